@@ -1,0 +1,5 @@
+"""stormdrain proves that asynchronous Python code shuts down correctly."""
+
+from __future__ import annotations
+
+__version__ = "0.1.0"

@@ -1,0 +1,218 @@
+"""Observations: the facts measured in a trial, and no opinion in them.
+
+Times are seconds. `at` and `elapsed` are on the trial's clock (virtual or real,
+`clock` says which), counted from the start of the operation.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True)
+class Site:
+    """A place in source: file, line, qualified name of the function, and whether it is code of the target."""
+
+    file: str
+    line: int
+    function: str = ""
+    target: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}" + (f" in {self.function}" if self.function else "")
+
+
+@dataclass(frozen=True)
+class Exc:
+    """One exception of a chain: `link` says how it hangs on the one before (`""`, `cause`, `context`, `group`)."""
+
+    type: str
+    message: str
+    link: str = ""
+    injected: bool = False
+    cancelled: bool = False
+    timeout: bool = False
+    site: Site | None = None
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How something ended.
+
+    kind: `returned`, `raised`, `hung` (not returned within the bound), `deadlock`
+    (nothing can ever happen again), `crashed` (took its process down),
+    `never-entered` (cancelled before its first step), `not-run`.
+    """
+
+    kind: str
+    chain: tuple[Exc, ...] = ()
+    value: str = ""
+
+    @property
+    def error(self) -> Exc | None:
+        """The exception that came out, if one did."""
+        return self.chain[0] if self.chain else None
+
+
+@dataclass(frozen=True)
+class FaultRecord:
+    """A fault that was due: whether it was delivered, where the operation was suspended, what `cancel()` returned."""
+
+    kind: str
+    point: int
+    at: float
+    accepted: bool | None
+    """What `cancel()` returned; None where the kind has no answer."""
+    chain: tuple[Site, ...] = ()
+    caller: Site | None = None
+    injected: bool = True
+    note: str = ""
+
+    @property
+    def site(self) -> Site | None:
+        """The innermost line of the target on which the operation was suspended."""
+        return suspended_at(self.chain)
+
+
+def suspended_at(chain: tuple[Site, ...]) -> Site | None:
+    """The innermost site of an await chain that is code of the target, else the innermost one."""
+    for site in reversed(chain):
+        if site.target:
+            return site
+    return chain[-1] if chain else None
+
+
+@dataclass(frozen=True)
+class ProcessFact:
+    """A process that the target started, or that descends from one.
+
+    state: `gone` (ended and reaped), `zombie`, `alive`, `orphaned` (alive, its
+    parent is gone).
+    """
+
+    pid: int
+    command: str
+    state: str
+    returncode: int | None = None
+    site: Site | None = None
+    name: str = ""
+    """Name of the scripted child, where it is one."""
+    blocked: tuple[int, ...] = ()
+    """Signals that it blocks beyond those that the trial blocked."""
+    status: str = ""
+    """The kernel's state letter where it still exists."""
+
+
+@dataclass(frozen=True)
+class Left:
+    """Something that was there before or after the operation.
+
+    kind: `task`, `thread`, `process`, `descriptor`, `socket`, `pipe`, `file`, `loop`.
+    key: what makes two of them the same kind of thing, from trial to trial.
+    """
+
+    kind: str
+    what: str
+    key: str = ""
+    site: Site | None = None
+
+
+@dataclass(frozen=True)
+class Event:
+    """An entry of the timeline."""
+
+    at: float
+    what: str
+    detail: str = ""
+
+
+@dataclass(frozen=True)
+class Point:
+    """A point that was met: the await chain of the operation there, and a key that is equal where chains and ready state are."""
+
+    n: int
+    chain: tuple[Site, ...] = ()
+    key: str = ""
+    at: float = 0.0
+
+
+@dataclass(frozen=True)
+class Hang:
+    """What could be seen of a hang: where every task waits, where every thread is, and the process tree."""
+
+    why: str
+    tasks: tuple[str, ...] = ()
+    threads: tuple[str, ...] = ()
+    processes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Report:
+    """What the loop's exception handler, `sys.unraisablehook`, `threading.excepthook` or a warning said."""
+
+    channel: str
+    message: str
+    site: Site | None = None
+
+
+@dataclass(frozen=True)
+class Blocked:
+    """A callback that kept the loop from running for `seconds` of real time."""
+
+    seconds: float
+    site: Site | None = None
+
+
+@dataclass(frozen=True)
+class Observation:
+    """Everything that was measured in one trial."""
+
+    clock: str
+    outcome: Outcome
+    built: Outcome = Outcome("returned")
+    """How building the subject ended."""
+    elapsed: float = 0.0
+    elapsed_real: float = 0.0
+    bound: float = 0.0
+    """The hang bound that was in force."""
+    asked: float | None = None
+    """A timeout that was put around the operation."""
+    faults: tuple[FaultRecord, ...] = ()
+    cancels: tuple[FaultRecord, ...] = ()
+    """Calls of `cancel()` by the target or by libraries, seen on the way."""
+    counts: dict[str, int | None] = field(default_factory=dict)
+    """Entries of counted methods; None where the revision has none."""
+    failures: dict[str, int] = field(default_factory=dict)
+    """How often each call that was made to raise was reached."""
+    steps: int = 0
+    turns: int = 0
+    spin: int = 0
+    """Longest run of turns in which nothing happened but turns, turns that a fault caused left out."""
+    spin_site: Site | None = None
+    cancelling: tuple[int, int] | None = None
+    """`cancelling()` of the operation's task before and after; None where the interpreter has none."""
+    processes: tuple[ProcessFact, ...] = ()
+    before: tuple[Left, ...] = ()
+    """Census before the operation."""
+    left: tuple[Left, ...] = ()
+    """Census after settling."""
+    late: tuple[Left, ...] = ()
+    """What was there when the operation ended and went away while settling."""
+    final: tuple[Left, ...] = ()
+    """Census after dispose."""
+    follow_up: Outcome = Outcome("not-run")
+    body: Outcome = Outcome("not-run")
+    dispose: Outcome = Outcome("not-run")
+    exit: Outcome = Outcome("not-run")
+    """How the interpreter's own exit went."""
+    reports: tuple[Report, ...] = ()
+    blocked: tuple[Blocked, ...] = ()
+    hang: Hang | None = None
+    items: dict[str, str] = field(default_factory=dict)
+    """Fate of what was handed over: `received`, `available`, `lost`."""
+    holds: dict[str, float] = field(default_factory=dict)
+    """Real seconds for which the clock was held, by reason."""
+    points: tuple[Point, ...] = ()
+    """Every point (only where they were recorded)."""
+    timeline: tuple[Event, ...] = ()
+    notes: tuple[str, ...] = ()
