@@ -61,6 +61,11 @@ class Process:
         found = look(self.pid)
         return found[0] if found is not None and found[1] == self.started else ""
 
+    def replaced(self) -> bool:
+        """Whether its number belongs to another process now."""
+        found = look(self.pid)
+        return found is not None and found[1] != self.started
+
     def alive(self) -> bool:
         """Whether it can still act: neither gone nor a zombie."""
         return self.state() not in ("", "Z", "X", "x")
@@ -219,7 +224,8 @@ class Hub:
             recorded names no process id, so that two trials alike have timelines alike.
 
     Attributes:
-        pids: processes that have said hello and were not yet seen to be gone, with their names.
+        pids: every process that has said hello, gone or not, with its name; without those whose
+            number was given to another process since.
         garbage: stretches of bytes on the FIFO that were no message.
     """
 
@@ -239,7 +245,7 @@ class Hub:
         self._props: dict[str, Prop] = {}
         self._processes: dict[int, Process] = {}
         self._reader = FrameReader()
-        os.mkdir(self.folder, 0o700)
+        os.makedirs(self.folder, 0o700)
         os.mkfifo(self._events_path, 0o600)
         # For both directions, so that it never reads as ended, however many writers come and go.
         self._events = os.open(self._events_path, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -311,7 +317,7 @@ class Hub:
             came = True
             for frame in self._reader.feed(data):
                 self._hear(frame)
-        for pid in [pid for pid in self.pids if not self._processes[pid].state()]:
+        for pid in [pid for pid in self.pids if self._processes[pid].replaced()]:
             del self.pids[pid]
         return came
 
