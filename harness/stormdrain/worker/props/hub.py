@@ -109,11 +109,16 @@ class Prop:
         Raises:
             UsageError: it did not come; says how far the process got.
         """
-        self._hub.wait(lambda: bool(self.broken) or happened(), timeout)
+        self._hub.wait(lambda: bool(self.broken) or happened() or self.hopeless(), timeout)
         if self.broken:
             raise self._failure(f"the {self.kind} {self.name!r} broke down: {self.broken}")
         if not happened():
-            raise self._failure(f"the {self.kind} {self.name!r}: waited {timeout:g} s in vain until {what}")
+            why = "it ended before" if self.hopeless() else f"waited {timeout:g} s in vain until"
+            raise self._failure(f"the {self.kind} {self.name!r}: {why} {what}")
+
+    def hopeless(self) -> bool:
+        """Whether all of its processes that were started have ended."""
+        return bool(self.processes) and not any(process.alive() for process in self.processes)
 
     def _failure(self, what: str) -> UsageError:
         states = [
