@@ -1,1 +1,19 @@
-""""""
+"""Revisions of the code under test: which code, for which interpreter, with which dependencies."""
+
+from .cache import Cache
+from .environments import Environment, EnvironmentConfig, prepare
+from .interpreters import Interpreter, available_interpreters, find_interpreters
+from .resolve import resolve
+from .revision import Revision
+
+__all__ = [
+    "Cache",
+    "Environment",
+    "EnvironmentConfig",
+    "Interpreter",
+    "Revision",
+    "available_interpreters",
+    "find_interpreters",
+    "prepare",
+    "resolve",
+]
