@@ -1,1 +1,1 @@
-""""""
+"""The gate: the policy that turns a run into an exit code."""

@@ -1,0 +1,309 @@
+"""`[tool.stormdrain]`: read strictly, so that a misspelt key is an error and not a gate that never closes.
+
+The file is the project's pyproject.toml, or a file of ours with the same tables
+for a project that is not ours. Paths in it are looked up beside it first, then in
+the current directory.
+"""
+
+from __future__ import annotations
+
+import datetime
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import tomllib
+
+from ..errors import UsageError
+from ..revisions import EnvironmentConfig
+from .nearest import nearest
+from .policy import BASE_RULES, UNWATCHED_RULES, Accepted, Policy
+
+_STRINGS, _STRING, _NUMBER, _FLAG, _TABLE, _TABLES, _DATE = (
+    "a list of strings",
+    "a string",
+    "a whole number",
+    "true or false",
+    "a table",
+    "an array of tables",
+    "a date (2026-12-31)",
+)
+
+KEYS: dict[str, dict[str, str]] = {
+    "tool.stormdrain": {
+        "base": _STRING,
+        "head": _STRING,
+        "watched": _STRINGS,
+        "environment": _TABLE,
+        "gate": _TABLE,
+        "accepted": _TABLES,
+    },
+    "tool.stormdrain.environment": {
+        "extras": _STRINGS,
+        "groups": _STRINGS,
+        "requires": _STRINGS,
+        "install": _STRINGS,
+        "sdist": _FLAG,
+        "dependencies": _STRING,
+    },
+    "tool.stormdrain.gate": {
+        "probes": _STRINGS,
+        "plans": _STRINGS,
+        "tests": _STRINGS,
+        "pythons": _STRINGS,
+        "optional_pythons": _STRINGS,
+        "backends": _STRINGS,
+        "storms": _STRINGS,
+        "budget": _STRING,
+        "seed": _NUMBER,
+        "fail_on": _STRINGS,
+        "base_rule": _STRING,
+        "max_survivors": _NUMBER,
+        "unwatched": _STRING,
+    },
+    "tool.stormdrain.accepted": {"id": _STRING, "reason": _STRING, "until": _DATE},
+}
+"""Every key that is known, by table, with what it holds."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What the gate runs."""
+
+    probes: tuple[str, ...] = ()
+    plans: tuple[str, ...] = ()
+    tests: tuple[str, ...] = ()
+    pythons: tuple[str, ...] = ()
+    optional_pythons: tuple[str, ...] = ()
+    backends: tuple[str, ...] = ()
+    storms: tuple[str, ...] = ()
+    budget: str = "60s"
+    seed: int = 0
+
+
+@dataclass(frozen=True)
+class Config:
+    """A whole configuration.
+
+    found: whether the file has a `[tool.stormdrain]` table at all.
+    watched: None where it does not say which interpreters CI runs.
+    """
+
+    file: Path
+    found: bool = False
+    base: str | None = None
+    head: str | None = None
+    watched: tuple[str, ...] | None = None
+    environment: EnvironmentConfig = field(default_factory=EnvironmentConfig)
+    plan: Plan = field(default_factory=Plan)
+    policy: Policy = field(default_factory=Policy)
+
+    def path(self, name: str) -> Path:
+        """A path that the configuration names: beside the file if it is there, else as given."""
+        beside = self.file.parent / name
+        return beside if beside.exists() else Path(name)
+
+
+def load_config(file: Path, *, must_exist: bool = True) -> Config:
+    """Read the configuration of a file.
+
+    Raises:
+        UsageError: it cannot be read, or a key or value of it is not known.
+    """
+    try:
+        text = file.read_text(encoding="utf-8")
+    except OSError as error:
+        if not must_exist and isinstance(error, (FileNotFoundError, NotADirectoryError)):
+            return Config(file)
+        raise UsageError(
+            f"the configuration cannot be read: {error.strerror}",
+            where=str(file),
+            todo="name the file with --config, or run in the project's folder",
+        ) from error
+    except UnicodeDecodeError as error:
+        raise UsageError("the configuration is not UTF-8", where=str(file)) from error
+    try:
+        tables = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise UsageError(f"the configuration is not TOML: {error}", where=str(file)) from error
+    tool = tables.get("tool", {})
+    if "stormdrain" in tables:
+        raise UsageError(
+            "the table is called [tool.stormdrain]",
+            where=f"{file}:{line_of(text, '', 'stormdrain')}",
+            todo="put `tool.` before each of its names",
+        )
+    if not isinstance(tool, dict) or "stormdrain" not in tool:
+        return Config(file)
+    return _Reader(file, text).config(tool["stormdrain"])
+
+
+def load_environment(file: Path) -> EnvironmentConfig:
+    """`[tool.stormdrain.environment]` of a file, the defaults where there is none."""
+    return load_config(file, must_exist=False).environment
+
+
+class _Reader:
+    def __init__(self, file: Path, text: str) -> None:
+        self.file, self.text = file, text
+
+    def wrong(self, table: str, key: str, what: str, todo: str = "", entry: int = 0) -> UsageError:
+        where = f"{self.file}:{line_of(self.text, table, key, entry)}"
+        return UsageError(what, where=where, todo=todo)
+
+    def check(self, table: str, values: Any, entry: int = 0) -> Mapping[str, Any]:
+        if not isinstance(values, dict):
+            raise self.wrong(table.rpartition(".")[0], table.rpartition(".")[2], f"[{table}] is not a table")
+        known = KEYS[table]
+        for key, value in values.items():
+            if key not in known:
+                guess = nearest(key, known)
+                todo = f"did you mean {guess!r}?" if guess else "known are: " + ", ".join(sorted(known))
+                raise self.wrong(table, key, f"[{table}] has no key {key!r}", todo, entry)
+            if not _fits(value, known[key]):
+                raise self.wrong(table, key, f"{key} in [{table}] must be {known[key]}", "", entry)
+        return values
+
+    def one_of(self, table: str, values: Mapping[str, Any], key: str, choices: tuple[str, ...]) -> str:
+        value = str(values.get(key, choices[0]))
+        if value not in choices:
+            todo = "it is one of: " + ", ".join(choices)
+            raise self.wrong(table, key, f"{key} in [{table}] cannot be {value!r}", todo)
+        return value
+
+    def config(self, values: Any) -> Config:
+        top = self.check("tool.stormdrain", values)
+        folder = self.file.parent
+        return Config(
+            self.file,
+            True,
+            base=anchored(top["base"], folder) if "base" in top else None,
+            head=anchored(top["head"], folder) if "head" in top else None,
+            watched=tuple(top["watched"]) if "watched" in top else None,
+            environment=self.environment(top.get("environment", {})),
+            plan=self.plan(top.get("gate", {})),
+            policy=self.policy(top.get("gate", {}), top.get("accepted", [])),
+        )
+
+    def environment(self, values: Any) -> EnvironmentConfig:
+        table = self.check("tool.stormdrain.environment", values)
+        self.one_of("tool.stormdrain.environment", table, "dependencies", ("metadata", "listed"))
+        return EnvironmentConfig(**{key: _frozen(value) for key, value in table.items()})
+
+    def plan(self, values: Any) -> Plan:
+        table = self.check("tool.stormdrain.gate", values)
+        names = Plan.__dataclass_fields__
+        return Plan(**{key: _frozen(value) for key, value in table.items() if key in names})
+
+    def policy(self, values: Any, accepted: Any) -> Policy:
+        name = "tool.stormdrain.gate"
+        table = self.check(name, values)
+        fail_on = tuple(table.get("fail_on", Policy.fail_on))
+        self.known_failures(fail_on)
+        if table.get("max_survivors", 0) < 0:
+            raise self.wrong(name, "max_survivors", "max_survivors cannot be below zero")
+        return Policy(
+            fail_on=fail_on,
+            base_rule=self.one_of(name, table, "base_rule", BASE_RULES),
+            max_survivors=table.get("max_survivors", 0),
+            unwatched=self.one_of(name, table, "unwatched", UNWATCHED_RULES),
+            accepted=tuple(self.entry(entry, index) for index, entry in enumerate(accepted)),
+        )
+
+    def known_failures(self, names: tuple[str, ...]) -> None:
+        from .names import expectation_names
+
+        known = {"FAIL", "UNRESOLVED", *expectation_names()}
+        for name in names:
+            if name not in known:
+                guess = nearest(name, known)
+                todo = f"did you mean {guess!r}?" if guess else "name FAIL, UNRESOLVED or an expectation"
+                raise self.wrong("tool.stormdrain.gate", "fail_on", f"fail_on cannot hold {name!r}", todo)
+
+    def entry(self, values: Any, index: int) -> Accepted:
+        name = "tool.stormdrain.accepted"
+        table = self.check(name, values, index)
+        for key in KEYS[name]:
+            if not str(table.get(key, "")).strip():
+                todo = "each accepted entry has an id, a reason and a last day: until = 2026-12-31"
+                raise self.wrong(name, "", f"accepted entry {index + 1} has no {key}", todo, index)
+        return Accepted(
+            table["id"], table["reason"], _day(table["until"]), line_of(self.text, name, "id", index)
+        )
+
+
+def _frozen(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value
+
+
+def _day(value: datetime.date | str) -> datetime.date:
+    return datetime.date.fromisoformat(value) if isinstance(value, str) else value
+
+
+def _fits(value: Any, kind: str) -> bool:
+    if kind == _STRINGS:
+        return isinstance(value, list) and all(isinstance(item, str) for item in value)
+    if kind == _DATE:
+        if isinstance(value, str):
+            return bool(re.fullmatch(r"\d{4}-(0[1-9]|1[0-2])-(0[1-9]|[12]\d|3[01])", value)) and _is_day(
+                value
+            )
+        return isinstance(value, datetime.date) and not isinstance(value, datetime.datetime)
+    if kind == _NUMBER:
+        return isinstance(value, int) and not isinstance(value, bool)
+    if kind == _TABLES:
+        return isinstance(value, list) and all(isinstance(item, dict) for item in value)
+    return isinstance(value, {_STRING: str, _FLAG: bool, _TABLE: dict}[kind])
+
+
+def _is_day(value: str) -> bool:
+    try:
+        datetime.date.fromisoformat(value)
+    except ValueError:
+        return False
+    return True
+
+
+_OVERLAY = re.compile(r"\+(?=[^+]*\.(?:toml|patch|diff)(?:\+|$))")
+
+
+def anchored(spec: str, folder: Path) -> str:
+    """A revision whose overlays and folder are looked up beside the file that names it."""
+    first, *overlays = _OVERLAY.split(spec)
+    if first.startswith("path:"):
+        first = "path:" + _beside(first[5:], folder)
+    return "+".join((first, *(_beside(name, folder) for name in overlays)))
+
+
+def _beside(name: str, folder: Path) -> str:
+    path = folder / name
+    return str(path.resolve()) if path.exists() else name
+
+
+def line_of(text: str, table: str, key: str, entry: int = 0) -> int:
+    """The line (from 1) of a key in a table, of the table where the key is not found, else 1.
+
+    Args:
+        text: the TOML source.
+        table: dotted name, empty for the top.
+        key: the key's name, empty for the table itself.
+        entry: which one, for an array of tables.
+    """
+    header = re.compile(r"\s*\[\[?\s*([^\]]+?)\s*\]\]?\s*(#.*)?$")
+    pattern = re.compile(rf"""\s*["']?{re.escape(key)}["']?\s*[=.]""")
+    current, seen, at_table = "", -1, 1
+    for number, line in enumerate(text.splitlines(), 1):
+        match = header.match(line)
+        if match:
+            current = re.sub(r"""["'\s]""", "", match[1])
+            if current == table:
+                seen += 1
+                if seen == entry:
+                    at_table = number
+            if key and current == (f"{table}.{key}" if table else key):
+                return number
+        elif key and current == table and max(seen, 0) == entry and pattern.match(line):
+            return number
+    return at_table

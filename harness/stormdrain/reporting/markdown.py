@@ -1,0 +1,156 @@
+"""The report as a comment on a pull request: the changes first, each failure folded, everything bounded.
+
+What the code under test says goes through :mod:`.escape`; a comment is never
+longer than the place it goes to takes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ..model import Change, Run, Verdict
+from . import digest
+from .escape import code, fenced, markdown, plain
+from .mutants import by_outcome, ordered
+
+LIMIT = 60_000
+"""Characters of a whole comment (GitHub refuses more than 65,536)."""
+ROWS = 40
+
+MARKS = {
+    Verdict.PASS: "✅",
+    Verdict.FAIL: "❌",
+    Verdict.ERROR: "💥",
+    Verdict.UNRESOLVED: "❓",
+    Verdict.NA: "⚪",
+}
+
+
+def markdown_report(run: Run) -> str:
+    """The comment."""
+    parts = [
+        f"### {MARKS[run.verdict]} stormdrain: {run.verdict.value} - {markdown(digest.headline(run))}",
+        _facts(run),
+        _rules(run),
+        _cells(run),
+        _changes(run.comparison),
+        *_findings(run),
+        *_mutants(run),
+        _foot(run),
+    ]
+    return _bounded([part for part in parts if part])
+
+
+def _bounded(parts: list[str]) -> str:
+    """Whole parts as long as they fit, then how many were left out."""
+    out: list[str] = []
+    room = LIMIT
+    for number, part in enumerate(parts):
+        if len(part) + 2 > room:
+            out.append(f"*{len(parts) - number} more sections did not fit; run.json has everything.*")
+            break
+        out.append(part)
+        room -= len(part) + 2
+    return "\n\n".join(out) + "\n"
+
+
+def _table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
+    if not rows:
+        return ""
+    lines = [head, tuple("---" for _ in head), *rows[:ROWS]]
+    text = "\n".join("| " + " | ".join(line) + " |" for line in lines)
+    return text + (f"\n\n*and {len(rows) - ROWS} more rows*" if len(rows) > ROWS else "")
+
+
+def _facts(run: Run) -> str:
+    rows = [f"- {label}: {code(text, 400)}" for label, text in digest.facts(run)]
+    return "\n".join([*rows, *(f"- error: {code(error, 600)}" for error in run.errors)])
+
+
+def _rules(run: Run) -> str:
+    rows = []
+    for rule in run.rules:
+        state = ("⚠️ held" if rule.warning else "✅ held") if rule.held else "❌ broken"
+        look = markdown(rule.look) if not rule.held or rule.warning else ""
+        rows.append((state, markdown(rule.rule), markdown(rule.figure), look))
+    return _table(("rule", "", "figure", "where to look"), rows)
+
+
+def _cells(run: Run) -> str:
+    rows = []
+    for result in run.cells:
+        cell, number = result.cell, digest.counts([result])
+        rows.append(
+            (
+                f"{MARKS[result.verdict]} {result.verdict.value}",
+                code(cell.probe, 80),
+                cell.role,
+                code(f"{cell.python} {cell.backend}", 60),
+                markdown(result.error, 200) if result.verdict is Verdict.ERROR else number.sentence(),
+            )
+        )
+    return _table(("verdict", "probe", "side", "cell", "what was looked at"), rows)
+
+
+def _changes(changes: tuple[Change, ...]) -> str:
+    rows = [
+        (
+            f"**{change.kind}**" if change.kind in ("regressed", "new") else change.kind,
+            code(change.expectation or "(all)", 60),
+            code(change.storm, 60),
+            code(f"{change.probe} {change.python} {change.backend}", 100),
+            markdown(change.differs_from or change.message, 240),
+        )
+        for change in changes
+        if change.kind != "still passing" and (change.expectation or change.kind == "inconclusive")
+    ]
+    return _table(("change", "expectation", "storm", "cell", "from where"), rows)
+
+
+def _findings(run: Run) -> list[str]:
+    found = digest.groups(run)
+    out = [_finding(group) for group in found[:ROWS]]
+    if len(found) > ROWS:
+        out.append(f"*and {len(found) - ROWS} more findings, in run.json*")
+    return out
+
+
+def _finding(group: digest.Group) -> str:
+    lead, cell = group.lead, group.cell
+    title = f"FAIL {lead.expectation} under {lead.storm}: {cell.probe} ({cell.python}, {cell.backend})"
+    rows = [plain(lead.message, 600), *(plain(seen, 400) for seen in lead.seen[:6])]
+    if lead.site is not None:
+        rows.append(plain(f"suspended at: {lead.site}"))
+    rows += [plain(f"left: {text}") for text in group.left[:8]]
+    rows.append(f"real time: {digest.confirmed(lead)}")
+    if group.others:
+        rows.append(f"{len(group.others)} more schedules come to the same")
+    if group.differs:
+        rows.append(plain(f"differs from base: {group.differs}", 400))
+    rows.append(f"id: {plain(lead.id, 80)}")
+    replay = fenced([digest.replay_command(plain(lead.token, 400))], "sh")
+    kind = f" ({group.kind})" if group.kind else ""
+    body = f"{fenced(rows, 'text')}\n\n{replay}"
+    return f"<details><summary>{markdown(title)}{kind}</summary>\n\n{body}\n\n</details>"
+
+
+def _mutants(run: Run) -> list[str]:
+    loud = [(kind, mutant) for kind, mutant in ordered(run) if kind not in ("caught", "none")]
+    out = []
+    for kind, mutant in loud[:ROWS]:
+        body = fenced([plain(line, 160) for line in mutant.diff.splitlines()[:30]], "diff")
+        why = f"{markdown(mutant.why, 400)}\n\n" if mutant.why else ""
+        out.append(
+            f"<details><summary>{kind}: {markdown(mutant.name, 120)} - {markdown(by_outcome(mutant), 200)}"
+            f"</summary>\n\n{why}{body}\n\nid: {code(mutant.id, 80)}\n\n</details>"
+        )
+    if len(loud) > ROWS:
+        out.append(f"*and {len(loud) - ROWS} more mutants, in run.json*")
+    return out
+
+
+def _foot(run: Run) -> str:
+    rows = [f"- N/A: {markdown(text)}" for text in digest.not_applicable(run)[:20]]
+    rows += [f"- {markdown(note)}" for note in run.notes[:20]]
+    rows += [f"- {markdown(label)}: {markdown(text)}" for label, text in run.unwatched.items()]
+    return "\n".join(rows)

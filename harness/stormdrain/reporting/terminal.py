@@ -1,0 +1,312 @@
+"""The report on a terminal: 80 columns, plain words, the same text with and without colour.
+
+rich does the colour and the wrapping; a token or a command that is meant to be
+pasted is never wrapped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TextIO
+
+from rich.console import Console
+from rich.text import Text
+
+from ..model import Change, Run, Trial, Verdict
+from . import digest
+from .escape import block, plain
+
+WIDTH = 80
+FULL = 20
+"""Groups of findings that are shown in full; the rest get a line each."""
+
+STYLES = {
+    Verdict.PASS: "bold green",
+    Verdict.FAIL: "bold red",
+    Verdict.ERROR: "bold magenta",
+    Verdict.UNRESOLVED: "bold yellow",
+    Verdict.NA: "dim",
+}
+_CHANGES = {
+    "regressed": "red",
+    "new": "red",
+    "fixed": "green",
+    "inconclusive": "yellow",
+    "N/A on base": "yellow",
+}
+_LABEL = 14
+
+
+class _Console(Console):
+    def on_broken_pipe(self) -> None:
+        """Say that nobody reads any more; rich would end the program with 1."""
+        raise BrokenPipeError
+
+
+class Page:
+    """Writes rows to a stream, with colour where the stream is a terminal."""
+
+    def __init__(self, stream: TextIO, *, colour: bool | None = None) -> None:
+        self._console = _Console(
+            file=stream,
+            width=WIDTH,
+            highlight=False,
+            markup=False,
+            emoji=False,
+            soft_wrap=False,
+            force_terminal=colour,
+            legacy_windows=False,
+        )
+
+    def say(self, *parts: tuple[str, str] | str, indent: int = 0) -> None:
+        """A paragraph, wrapped and indented."""
+        for line in Text.assemble(*parts).wrap(self._console, WIDTH - indent):
+            self._line(Text(" " * indent) + line)
+
+    def row(self, label: str, text: str, style: str = "", *, indent: int = 2) -> None:
+        """A label and a paragraph beside it."""
+        lead = " " * indent + label.ljust(_LABEL)
+        paragraph = Text(text, style).wrap(self._console, WIDTH - len(lead))
+        for number, line in enumerate(paragraph or [Text("")]):
+            head = Text(lead if number == 0 else " " * len(lead), "dim")
+            self._line(head + line)
+
+    def verbatim(self, text: str, style: str = "", *, indent: int = 0) -> None:
+        """A line that is not wrapped, whatever its length: it is there to be pasted."""
+        self._line(Text(" " * indent) + Text(text, style))
+
+    def _line(self, line: Text) -> None:
+        line.rstrip()
+        self._console.print(line, no_wrap=True, overflow="ignore", crop=False)
+
+    def gap(self) -> None:
+        """An empty line."""
+        self._console.print()
+
+
+def print_report(run: Run, stream: TextIO, folder: Path | None = None, *, colour: bool | None = None) -> None:
+    """Print a run.
+
+    Args:
+        run: the run.
+        stream: where to; colour only where it is a terminal, unless `colour` says.
+        folder: where its record is.
+    """
+    page = Page(stream, colour=colour)
+    _head(page, run)
+    _cells(page, run)
+    _findings(page, run)
+    _comparison(page, run.comparison)
+    _mutants(page, run)
+    _rules(page, run)
+    _foot(page, run, folder)
+
+
+def _head(page: Page, run: Run) -> None:
+    name = run.command[1] if len(run.command) > 1 else "run"
+    page.say(
+        f"stormdrain {plain(name, 20)}: ",
+        (run.verdict.value, STYLES[run.verdict]),
+        f" - {plain(digest.headline(run), 240)}",
+    )
+    for label, text in digest.facts(run):
+        page.row(label, plain(text, 400))
+    for error in run.errors:
+        for line in block(error, lines=12):
+            page.row("error", line, "magenta")
+    page.gap()
+
+
+def _cells(page: Page, run: Run) -> None:
+    if not run.cells:
+        return
+    for result in run.cells:
+        cell = result.cell
+        where = " ".join(part for part in (cell.role, cell.python, cell.backend) if part)
+        number = digest.counts([result])
+        page.say(
+            (result.verdict.value.ljust(11), STYLES[result.verdict]),
+            (plain(cell.probe, 60), "bold"),
+            f" ({plain(where, 60)})",
+        )
+        if result.verdict is Verdict.ERROR:
+            for line in block(result.error or "broken", lines=12):
+                page.row("", line, "magenta", indent=0)
+            if result.error_todo:
+                page.row("to do", plain(result.error_todo), indent=0)
+            continue
+        page.say((number.sentence(), "dim"), indent=11)
+        extra = [f"canaries {number.flagged} of {number.canaries} flagged"] if number.canaries else []
+        if result.confirmed_passes:
+            extra.append(f"PASS also in real time: {plain(result.confirmed_passes, 40)}")
+        if extra:
+            page.say(("; ".join(extra), "dim"), indent=11)
+    page.gap()
+
+
+def _findings(page: Page, run: Run) -> None:
+    found = digest.groups(run)
+    for group in found[:FULL]:
+        _finding(page, group)
+    for group in found[FULL:]:
+        lead = group.lead
+        page.say(("FAIL ", STYLES[Verdict.FAIL]), f"{plain(lead.expectation, 40)} ({plain(lead.storm, 40)}):")
+        page.verbatim(digest.replay_command(plain(lead.token, 400)), indent=2)
+    if found[FULL:]:
+        page.gap()
+
+
+def _finding(page: Page, group: digest.Group) -> None:
+    lead, cell = group.lead, group.cell
+    where = ", ".join(part for part in (cell.role, cell.python, cell.backend) if part)
+    page.say(
+        ("FAIL ", STYLES[Verdict.FAIL]),
+        (plain(lead.expectation, 60), "bold"),
+        f" under {plain(lead.storm, 60)}",
+        (f" - {group.kind}" if group.kind else "", _CHANGES.get(group.kind, "")),
+    )
+    page.say(f"{plain(cell.probe, 60)} ({plain(where, 60)})", indent=2)
+    page.say(plain(lead.message, 600), indent=2)
+    for seen in lead.seen[:6]:
+        page.say((plain(seen, 400), "dim"), indent=2)
+    if lead.site is not None:
+        page.row("suspended at", plain(f"{lead.site.file}:{lead.site.line}"))
+        if lead.site.function:
+            page.row("", plain(f"in {lead.site.function}"))
+    left = group.left
+    for number, text in enumerate(left[:6]):
+        page.row("left" if number == 0 else "", plain(text), "yellow")
+    if len(left) > 6:
+        page.row("", f"and {len(left) - 6} more, in run.json")
+    page.row("real time", f"{digest.confirmed(lead)} failed" if lead.runs else digest.confirmed(lead))
+    if lead.drift:
+        page.row("", "the points of this operation drift between two calm runs")
+    if group.others:
+        page.row("also", f"{len(group.others)} more schedules come to the same")
+    if group.differs:
+        page.row("differs from", plain(group.differs, 400))
+    page.row("id", plain(lead.id, 80))
+    page.verbatim(digest.replay_command(plain(lead.token, 400)), "cyan", indent=2)
+    page.gap()
+
+
+def _comparison(page: Page, changes: tuple[Change, ...]) -> None:
+    shown = [
+        change
+        for change in changes
+        if change.kind in ("fixed", "inconclusive") and (change.expectation or change.message)
+    ]
+    for change in shown[: 2 * FULL]:
+        what = change.expectation or change.storm or change.probe
+        page.say(
+            (f"{change.kind} ", _CHANGES[change.kind]),
+            (plain(what, 60), "bold"),
+            f" {f'under {plain(change.storm, 60)} ' if change.storm else ''}- "
+            f"{plain(change.probe, 60)} ({plain(change.python)}, {plain(change.backend)})",
+        )
+        if change.message:
+            page.say(("was: " if change.kind == "fixed" else "") + plain(change.message), indent=2)
+        if change.differs_from:
+            page.say((plain(change.differs_from, 400), "dim"), indent=2)
+    if len(shown) > 2 * FULL:
+        page.say(f"and {len(shown) - 2 * FULL} more, in run.json")
+    passing = sum(change.kind == "still passing" for change in changes)
+    if passing:
+        page.say((f"still passing: {passing} storms", "dim"))
+    if shown or passing:
+        page.gap()
+
+
+def _mutants(page: Page, run: Run) -> None:
+    if not run.mutants and not run.baselines:
+        return
+    from .mutants import print_mutants
+
+    print_mutants(page, run)
+
+
+def _rules(page: Page, run: Run) -> None:
+    for rule in run.rules:
+        word, style = ("held", "green") if rule.held else ("BROKEN", "bold red")
+        if rule.held and rule.warning:
+            word, style = "warning", "yellow"
+        page.say((word.ljust(8), style), (plain(rule.rule, 30).ljust(14), "bold"), plain(rule.figure))
+        if rule.look and (not rule.held or rule.warning):
+            page.say((plain(rule.look, 400), "dim"), indent=22)
+    if run.rules:
+        page.gap()
+
+
+def _foot(page: Page, run: Run, folder: Path | None) -> None:
+    _limited(page, "N/A", digest.not_applicable(run))
+    _limited(page, "note", run.notes)
+    for label, text in run.unwatched.items():
+        page.row(plain(label, 12), plain(text))
+    if folder is not None:
+        page.verbatim(f"run.json: {folder / 'run.json'}", "dim")
+
+
+def _limited(page: Page, label: str, rows: Iterable[str], limit: int = 12) -> None:
+    rows = list(rows)
+    for row in rows[:limit]:
+        page.row(label, plain(row), "dim", indent=0)
+    if len(rows) > limit:
+        page.row(label, f"and {len(rows) - limit} more, in run.json", "dim", indent=0)
+
+
+def print_trial(trial: Trial, stream: TextIO, *, colour: bool | None = None) -> None:
+    """Print one trial with its timeline, as `replay` does."""
+    page = Page(stream, colour=colour)
+    page.say((trial.verdict.value, STYLES[trial.verdict]), f" {plain(trial.storm, 60)}")
+    page.verbatim(plain(trial.token, 400), "cyan", indent=2)
+    if not trial.reached:
+        page.say("the operation did not come to this point", indent=2)
+    for line in block(trial.error) if trial.error else ():
+        page.say((line, "magenta"), indent=2)
+    page.gap()
+    seen = trial.observation
+    if seen is not None:
+        _timeline(page, trial)
+    for finding in trial.findings:
+        page.say(("FAIL ", STYLES[Verdict.FAIL]), (plain(finding.expectation), "bold"))
+        page.say(plain(finding.message, 600), indent=2)
+        for text in finding.seen:
+            page.say((plain(text, 400), "dim"), indent=2)
+    for note in trial.notes:
+        page.row("note", plain(f"{note.expectation}: {note.message}"), "dim", indent=0)
+    for note in trial.na:
+        page.row("N/A", plain(f"{note.expectation}: {note.message}"), "dim", indent=0)
+
+
+def _timeline(page: Page, trial: Trial) -> None:
+    seen = trial.observation
+    assert seen is not None
+    for event in seen.timeline[:400]:
+        page.row(f"{event.at:10.3f} s", plain(f"{event.what}  {event.detail}".rstrip(), 400), indent=0)
+    if len(seen.timeline) > 400:
+        page.row("", f"and {len(seen.timeline) - 400} events more, in run.json", indent=0)
+    page.gap()
+    page.row("outcome", plain(_ending(seen.outcome.kind, seen.outcome.chain)), indent=0)
+    page.row("took", f"{seen.elapsed:.3f} s ({seen.clock}), {seen.elapsed_real:.3f} s real", indent=0)
+    page.row("steps", f"{seen.steps} steps in {seen.turns} turns of the loop", indent=0)
+    for number, text in enumerate(digest.left_over(seen)):
+        page.row("left" if number == 0 else "", plain(text), "yellow", indent=0)
+    if seen.hang is not None:
+        page.row("hang", plain(seen.hang.why, 600), "yellow", indent=0)
+        for text in (*seen.hang.tasks, *seen.hang.threads, *seen.hang.processes)[:60]:
+            for line in block(text):
+                page.say(line, indent=2)
+    page.gap()
+
+
+def _ending(kind: str, chain: tuple[object, ...]) -> str:
+    return " <- ".join([kind, *(_exception(link) for link in chain)])
+
+
+def _exception(link: object) -> str:
+    from ..model import Exc
+
+    assert isinstance(link, Exc)
+    text = f"{link.type}({link.message})" if link.message else link.type
+    return f"{link.link}: {text}" if link.link else text

@@ -1,0 +1,327 @@
+"""The only writer of reports/: what a run found stays readable whatever becomes of the host.
+
+While a run goes on, its folder holds `trials.jsonl`: a line for each record, the
+kind first, flushed as it comes, so that a host that was killed or a disk that
+ran full leaves everything up to the last line. When the run ends, `run.json` is
+put in place in one rename and the journal is removed. Readers get a
+:class:`~stormdrain.model.Run` from either.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import datetime
+import json
+import os
+import threading
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import IO, Any
+
+from .errors import StormdrainError, UsageError
+from .model import (
+    SCHEMA,
+    Baseline,
+    CellResult,
+    MutantRecord,
+    Run,
+    Trial,
+    Verdict,
+    from_json,
+    merge,
+    parse_token,
+    to_json,
+)
+
+JOURNAL = "trials.jsonl"
+RESULT = "run.json"
+REPORTS = "reports"
+
+Record = Trial | CellResult | MutantRecord | Baseline
+_KINDS: dict[str, type[Any]] = {
+    "trial": Trial,
+    "cell": CellResult,
+    "mutant": MutantRecord,
+    "baseline": Baseline,
+}
+_NAMES = {kind: name for name, kind in _KINDS.items()}
+
+
+class CannotWrite(StormdrainError):
+    """The run's folder cannot be written (exit 2)."""
+
+
+@contextlib.contextmanager
+def _told(folder: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise CannotWrite(
+            f"the run cannot be written: {error.strerror or error}",
+            where=str(error.filename or folder),
+            todo="free some room or name a folder that can be written with --out DIR",
+        ) from error
+
+
+def new_folder(command: str, out: Path | None, reports: Path) -> Path:
+    """The folder of a new run, made: `out`, or `<UTC time>-<command>` under `reports`.
+
+    A finished run that is there already is kept as `run.before.json`.
+
+    Raises:
+        CannotWrite: it cannot be made or written.
+    """
+    if out is not None:
+        with _told(out):
+            out.mkdir(parents=True, exist_ok=True)
+            if (out / RESULT).exists():
+                os.replace(out / RESULT, out / "run.before.json")
+        return out
+    stamp = datetime.datetime.now(datetime.timezone.utc).strftime("%Y%m%dT%H%M%SZ")
+    for attempt in range(1, 1000):
+        folder = reports / (f"{stamp}-{command}" + (f"-{attempt}" if attempt > 1 else ""))
+        with _told(folder):
+            try:
+                folder.mkdir(parents=True)
+            except FileExistsError:
+                continue
+        return folder
+    raise CannotWrite("a thousand runs started in this second", where=str(reports), todo="use --out DIR")
+
+
+class Writer:
+    """Writes one run. Safe to call from several threads.
+
+    Args:
+        folder: an existing folder, see :func:`new_folder`.
+        start: what is known before the first record; its verdict does not count.
+    """
+
+    def __init__(self, folder: Path, start: Run) -> None:
+        self.folder = folder
+        self._start = start
+        self._lock = threading.Lock()
+        self.trials: list[Trial] = []
+        self.cells: list[CellResult] = []
+        self.mutants: dict[str, MutantRecord] = {}
+        self.baselines: dict[str, Baseline] = {}
+        with _told(folder):
+            self._journal: IO[bytes] = (folder / JOURNAL).open("wb")
+        self._append("run", to_json(start))
+
+    def add(self, record: Record) -> None:
+        """Write a record down at once.
+
+        Raises:
+            CannotWrite: the disk is full or the folder is gone; what was written before stays.
+        """
+        with self._lock:
+            if isinstance(record, Trial):
+                self.trials.append(record)
+            elif isinstance(record, CellResult):
+                self.cells.append(record)
+            elif isinstance(record, MutantRecord):
+                self.mutants[record.id] = record
+            else:
+                self.baselines[record.python] = record
+            self._append(_NAMES[type(record)], to_json(record))
+
+    def _append(self, kind: str, data: object) -> None:
+        line = json.dumps([kind, data], ensure_ascii=True, separators=(",", ":")).encode("ascii") + b"\n"
+        with _told(self.folder / JOURNAL):
+            self._journal.write(line)
+            self._journal.flush()
+
+    def so_far(self) -> Run:
+        """The run as far as it was recorded, marked as interrupted."""
+        with self._lock:
+            return assemble(
+                self._start, self.trials, self.cells, self.mutants.values(), self.baselines.values()
+            )
+
+    def finish(self, run: Run) -> Path:
+        """Put run.json in place and remove the journal; returns its path.
+
+        Raises:
+            CannotWrite: it cannot be written; the journal stays.
+        """
+        path = self.folder / RESULT
+        with self._lock:
+            write_atomically(path, json.dumps(to_json(run), ensure_ascii=True, indent=1) + "\n")
+            self.close()
+            with contextlib.suppress(OSError):
+                (self.folder / JOURNAL).unlink()
+        return path
+
+    def close(self) -> None:
+        """Close the journal; it stays where it is."""
+        with contextlib.suppress(OSError):
+            self._journal.close()
+
+
+def write_atomically(path: Path, text: str) -> None:
+    """Write a file so that a reader sees the old one or the new one, never a part.
+
+    Raises:
+        CannotWrite: it cannot be written; the old one is still there.
+    """
+    draft = path.with_name(f".{path.name}.{os.getpid()}")
+    with _told(path):
+        try:
+            with draft.open("w", encoding="utf-8") as stream:
+                stream.write(text)
+                stream.flush()
+                os.fsync(stream.fileno())
+            os.replace(draft, path)
+        finally:
+            with contextlib.suppress(OSError):
+                draft.unlink()
+
+
+def assemble(
+    start: Run,
+    trials: Iterable[Trial],
+    cells: Iterable[CellResult],
+    mutants: Iterable[MutantRecord] = (),
+    baselines: Iterable[Baseline] = (),
+) -> Run:
+    """A run of which only the records are known: marked as interrupted, exit 130."""
+    cells, trials = tuple(cells), tuple(trials)
+    done = {cell.cell.key for cell in cells}
+    loose = [trial.verdict for trial in trials if trial.cell not in done and trial.phase == "storm"]
+    verdict = merge([*(cell.verdict for cell in cells), *loose])
+    return dataclasses.replace(
+        start,
+        interrupted=True,
+        exit_code=130,
+        # Nothing that was cut off may look like a clean bill.
+        verdict=Verdict.UNRESOLVED if verdict in (Verdict.PASS, Verdict.NA) else verdict,
+        trials=trials,
+        cells=cells,
+        mutants=tuple(mutants),
+        baselines=tuple(baselines),
+    )
+
+
+def load_run(path: Path) -> Run:
+    """Read a run: a run.json, a run's folder, or the folder of a run that never ended.
+
+    Raises:
+        UsageError: there is none, or it is damaged or of another version.
+    """
+    target = path / RESULT if path.is_dir() else path
+    if path.is_dir() and not target.exists() and (path / JOURNAL).exists():
+        return _load_journal(path / JOURNAL)
+    try:
+        data = json.loads(target.read_bytes())
+    except FileNotFoundError:
+        raise UsageError(
+            "there is no run here",
+            where=str(path),
+            todo=f"name a folder that holds {RESULT} or {JOURNAL}, or a {RESULT}",
+        ) from None
+    except (OSError, ValueError) as error:
+        raise UsageError(f"the run cannot be read: {error}", where=str(target)) from error
+    return _read(data, target)
+
+
+def _read(data: object, where: Path) -> Run:
+    schema = data.get("schema", SCHEMA) if isinstance(data, dict) else None
+    if schema != SCHEMA:
+        raise UsageError(
+            f"the run has schema {schema}, this stormdrain reads {SCHEMA}",
+            where=str(where),
+            todo="use the version of stormdrain that wrote it, or run it again",
+        )
+    try:
+        return from_json(Run, data)
+    except (ValueError, TypeError) as error:
+        raise UsageError(f"this is not a run: {error}", where=str(where)) from error
+
+
+def _load_journal(path: Path) -> Run:
+    start: Run | None = None
+    found: dict[str, list[Any]] = {name: [] for name in _KINDS}
+    with path.open("rb") as stream:
+        for line in stream:
+            if not line.endswith(b"\n"):
+                break  # the host ended in the middle of it
+            try:
+                kind, data = json.loads(line)
+                if kind == "run":
+                    start = _read(data, path)
+                elif kind in _KINDS:
+                    found[kind].append(from_json(_KINDS[kind], data))
+            except (ValueError, TypeError) as error:
+                raise UsageError(f"a line of the journal is damaged: {error}", where=str(path)) from error
+    if start is None:
+        raise UsageError("the run ended before it began: nothing is recorded", where=str(path))
+    return assemble(start, found["trial"], found["cell"], found["mutant"], found["baseline"])
+
+
+def runs(reports: Path) -> list[Path]:
+    """Folders of runs under `reports`, the newest first (by when their record was last written)."""
+    found: list[tuple[float, str, Path]] = []
+    with contextlib.suppress(OSError):
+        for folder in reports.iterdir():
+            for name in (RESULT, JOURNAL):
+                with contextlib.suppress(OSError):
+                    found.append(((folder / name).stat().st_mtime, folder.name, folder))
+                    break
+    return [folder for _, _, folder in sorted(found, reverse=True)]
+
+
+def latest(reports: Path) -> Path:
+    """The newest run's folder.
+
+    Raises:
+        UsageError: there is none.
+    """
+    folders = runs(reports)
+    if not folders:
+        raise UsageError(
+            "no run is stored here",
+            where=str(reports),
+            todo="run `stormdrain probe` first, or name the run's folder",
+        )
+    return folders[0]
+
+
+def find_token(token: str, reports: Path, also: Iterable[Path] = ()) -> tuple[Run, Path]:
+    """The newest stored run that has the cell of a token.
+
+    Args:
+        token: as a report prints it.
+        reports: the folder with the runs.
+        also: runs that are looked at first.
+
+    Returns:
+        The run and its folder.
+
+    Raises:
+        UsageError: it is not a token, or no stored run has its cell.
+    """
+    try:
+        key = parse_token(token).key
+    except ValueError as error:
+        raise UsageError(
+            str(error), where="TOKEN", todo="paste it as the report prints it, in quotes"
+        ) from error
+    searched = [*also, *runs(reports)]
+    for folder in searched:
+        record = folder if folder.is_file() else folder / RESULT
+        if not record.exists():
+            record = folder / JOURNAL
+        with contextlib.suppress(OSError):
+            # Runs are large; most do not have the key in them at all.
+            if key.encode() not in record.read_bytes():
+                continue
+        run = load_run(folder)
+        if any(cell.cell.key == key for cell in run.cells):
+            return run, folder
+    raise UsageError(
+        f"no stored run has the cell {key} of this token",
+        where=f"{len(searched)} runs under {reports}",
+        todo="name the run's folder with --run DIR; a token holds for one version of probe and target",
+    )
