@@ -1,0 +1,112 @@
+"""The suite's clock: virtual where nothing but the clock can wake the loop.
+
+A suite's children are arbitrary real processes, so the rule is their quietness:
+the clock jumps to the loop's next timer when no event is there and two looks a
+few milliseconds apart found every descendant process and every other thread
+asleep, without a nanosecond of CPU time between them. That is right for children
+that wait and wrong for children that sleep for a while and then act; which is why
+a test runs in virtual time only if it came out alike in both clocks unmutated,
+and why what is caught while there was company is run again in real time.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+from .. import procfs
+
+real_monotonic = time.monotonic
+real_perf_counter = time.perf_counter
+
+FOREVER = 1e6
+"""A timeout of more seconds than this is none (trio waits for a day where it has no deadline)."""
+_LOOK = 0.003
+_QUIET_FOR_DEADLOCK = 60
+"""Quiet looks in a row after which a wait without a timer counts as one that nothing will end."""
+
+Look = tuple[tuple[str, str, str], ...]
+
+
+def look() -> Look | None:
+    """State and CPU time of every descendant and every other thread; None when one of them runs."""
+    me = threading.get_native_id()
+    mine = os.getpid()
+    paths = [f"{mine}/task/{task}" for task in procfs.threads() if task != me]
+    paths += map(str, procfs.descendants())
+    found = []
+    for path in paths:
+        stat = procfs.stat(path)
+        if stat is None:  # a process that has just vanished is a change
+            found.append((path, "gone", str(real_monotonic())))
+        elif stat.state in "RD":
+            return None
+        else:
+            found.append((path, stat.state, procfs.schedstat(f"/proc/{path}")))
+    return tuple(found)
+
+
+class SuiteClock:
+    """One per process. `offset` is how far it has jumped ahead; `company` says that something was alive at a jump."""
+
+    def __init__(self) -> None:
+        self.offset = 0.0
+        self.virtual = False
+        self.company = False
+        self.jumps = 0
+        self.on_dead_wait: Callable[[str], None] = lambda why: None
+
+    def wait(self, poll: Callable[[float | None], Any], timeout: float | None, outside: bool) -> Any:
+        """Wait as a selector would, for events or `timeout` seconds.
+
+        Args:
+            poll: `poll(seconds)` gives the events that are there.
+            timeout: seconds; None or more than :data:`FOREVER` where no timer is set.
+            outside: whether a descriptor of the test's own is registered.
+        """
+        endless = timeout is None or timeout >= FOREVER
+        if not self.virtual and not endless:
+            return poll(timeout)
+        if events := poll(0):
+            return events
+        last = look()
+        if not last and last is not None and not outside:
+            return self._nothing_left(endless, timeout or 0.0)
+        if not self.virtual:
+            return poll(timeout)
+        began = real_monotonic()
+        until = began + (FOREVER if timeout is None else timeout)
+        quiet = 0
+        while (left := until - real_monotonic()) > 0:
+            if events := poll(min(_LOOK, left)):
+                return events
+            now = look()
+            quiet = quiet + 1 if now is not None and now == last else 0
+            last = now
+            if quiet >= (1 if not endless else _QUIET_FOR_DEADLOCK if now else 3):
+                self.company = self.company or bool(now)
+                return self._nothing_left(endless, until - real_monotonic())
+        return []
+
+    def _nothing_left(self, endless: bool, left: float) -> Any:
+        """Nothing but the clock can end this wait: jump, or say that nothing ever will."""
+        if endless:
+            self.on_dead_wait("deadlock")
+        else:
+            self.offset += max(0.0, left)
+            self.jumps += 1
+        return []
+
+
+clock = SuiteClock()
+
+
+def install() -> None:
+    """Put the clock in place of `time.monotonic` and `time.perf_counter`; before any code of the target is imported."""
+    time.monotonic = lambda: real_monotonic() + clock.offset
+    time.perf_counter = lambda: real_perf_counter() + clock.offset
+    time.monotonic_ns = lambda: int((real_monotonic() + clock.offset) * 1e9)
+    time.perf_counter_ns = lambda: int((real_perf_counter() + clock.offset) * 1e9)
