@@ -34,6 +34,10 @@ class Cell:
     freeze: tuple[str, ...] = ()
     files: dict[str, str] = field(default_factory=dict)
     """Hash of the probe's script and of the revision's layer."""
+    script: str = ""
+    """Path of the probe's script."""
+    requires: tuple[str, ...] = ()
+    """Requirements beyond the revision's own, for a replay."""
 
 
 @dataclass(frozen=True)

@@ -1,1 +1,5 @@
-""""""
+"""What is thrown: named families that generate schedules from what calm showed. Pure functions."""
+
+from .families import FAMILIES, Family, Ground, NotHere, family, names
+
+__all__ = ["FAMILIES", "Family", "Ground", "NotHere", "family", "names"]

@@ -1,1 +1,1 @@
-""""""
+"""What runs inside the target's own interpreter: guardian, worker, trials. Standard library only."""

@@ -1,1 +1,1 @@
-""""""
+"""How each kind of subject is driven: asyncio, trio, services."""

@@ -1,0 +1,452 @@
+"""The expectations, each a pure function of one observation, and the judge that runs them.
+
+A check yields problems, or says why it does not apply. It never decides a
+verdict: that is derived here, by one merge function.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+from ..model import Exc, Finding, Left, Note, Observation, ProbeSpec, Schedule, Site, Stance, Verdict, merge
+
+
+@dataclass(frozen=True)
+class Context:
+    """What a check may know.
+
+    calm: the observation of the calm trial in the same cell; None in calm itself.
+    """
+
+    spec: ProbeSpec
+    schedule: Schedule
+    seen: Observation
+    calm: Observation | None = None
+    closes: bool = True
+    revision: str = ""
+    python: str = ""
+    token: str = ""
+
+    @property
+    def accepted(self) -> int:
+        """Cancels of the harness that were accepted."""
+        return sum(1 for fault in self.seen.faults if fault.kind in ("cancel", "scope") and fault.accepted)
+
+    @property
+    def failed(self) -> bool:
+        """Whether a call that was made to raise was reached."""
+        return any(self.seen.failures.values())
+
+    @property
+    def site(self) -> Site | None:
+        """Where the operation was suspended when the first fault landed."""
+        for fault in self.seen.faults:
+            if fault.chain:
+                return fault.site
+        return None
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Something that did not hold: a sentence, a place, what was seen."""
+
+    message: str
+    site: Site | None = None
+    seen: tuple[str, ...] = ()
+
+
+class NotApplicable(Exception):
+    """The check does not apply to this trial; the text says why."""
+
+
+@dataclass(frozen=True)
+class Check:
+    """An expectation: its name, what it demands, how it looks."""
+
+    name: str
+    sentence: str
+    look: Callable[[Context], Iterator[Problem]] = field(compare=False)
+
+
+CHECKS: dict[str, Check] = {}
+
+
+def _check(name: str, sentence: str) -> Callable[[Callable[[Context], Iterator[Problem]]], None]:
+    def put(look: Callable[[Context], Iterator[Problem]]) -> None:
+        CHECKS[name] = Check(name, sentence, look)
+
+    return put
+
+
+def names() -> tuple[str, ...]:
+    """The names of all expectations."""
+    return tuple(CHECKS)
+
+
+def _entered(context: Context) -> None:
+    if context.seen.outcome.kind == "never-entered":
+        raise NotApplicable("the operation never ran")
+    if context.seen.outcome.kind == "not-run":
+        raise NotApplicable("the operation was not started")
+
+
+def _no_failures(context: Context) -> None:
+    if context.failed:
+        raise NotApplicable("a cleanup call was made to fail")
+
+
+def _ended(context: Context) -> None:
+    _entered(context)
+    if context.seen.outcome.kind not in ("returned", "raised"):
+        raise NotApplicable("the operation did not end")
+
+
+def _error(context: Context) -> Exc | None:
+    return context.seen.outcome.error
+
+
+# -- resources ---------------------------------------------------------------
+
+
+@_check("returns", "The operation ends before the hang bound and does not take its process down.")
+def _returns(context: Context) -> Iterator[Problem]:
+    _entered(context)
+    seen = context.seen
+    if seen.outcome.kind in ("hung", "deadlock"):
+        hang = seen.hang
+        waits = hang.tasks[0].partition(": ")[2] if hang and hang.tasks else seen.outcome.value
+        what = "can never end: nothing is left that could wake it" if seen.outcome.kind == "deadlock" else (
+            f"has not ended after {seen.bound:g} s"
+        )
+        details = (*hang.tasks, *hang.threads, *hang.processes) if hang else seen.notes
+        yield Problem(f"the operation {what}; it waits at {waits or 'an unknown place'}", context.site, tuple(details))
+    elif seen.outcome.kind == "crashed":
+        yield Problem(f"the operation took its process down: {seen.outcome.value}", context.site, seen.notes)
+
+
+def _processes(context: Context, orphans: bool) -> Iterator[Left]:
+    facts = {f"{fact.pid}": fact for fact in context.seen.processes}
+    for item in context.seen.left:
+        if item.kind != "process":
+            continue
+        fact = facts.get(item.what.split()[1])
+        if (fact is not None and fact.state == "orphaned") == orphans:
+            yield item
+
+
+@_check("child-reaped", "No child of the target is left beyond calm, alive or as a zombie.")
+def _child_reaped(context: Context) -> Iterator[Problem]:
+    _entered(context)
+    _no_failures(context)
+    items = list(_processes(context, orphans=False))
+    if items:
+        yield Problem(
+            f"left a child: {items[0].what}" + (f", and {len(items) - 1} more" if len(items) > 1 else ""),
+            context.site or items[0].site,
+            tuple(item.what + (f" (started at {item.site})" if item.site else "") for item in items),
+        )
+
+
+@_check("no-orphans", "No process whose parent is gone is left beyond calm.")
+def _no_orphans(context: Context) -> Iterator[Problem]:
+    _entered(context)
+    _no_failures(context)
+    items = list(_processes(context, orphans=True))
+    if items:
+        yield Problem(f"left an orphan: {items[0].what}", context.site, tuple(item.what for item in items))
+
+
+def _leak_check(kinds: tuple[str, ...], word: str) -> Callable[[Context], Iterator[Problem]]:
+    def look(context: Context) -> Iterator[Problem]:
+        _ended(context)
+        _no_failures(context)
+        items = [item for item in context.seen.left if item.kind in kinds]
+        if items:
+            more = f", and {len(items) - 1} more" if len(items) > 1 else ""
+            yield Problem(
+                f"left a {word}: {items[0].what}{more}",
+                context.site or items[0].site,
+                tuple(item.what + (f" (from {item.site})" if item.site else "") for item in items),
+            )
+
+    return look
+
+
+_check("no-leaked-tasks", "No task is left beyond calm.")(_leak_check(("task",), "task"))
+_check("no-leaked-threads", "No thread is left beyond calm.")(_leak_check(("thread",), "thread"))
+_check("no-leaked-descriptors", "No descriptor, socket, pipe or temporary file is left beyond calm.")(
+    _leak_check(("descriptor", "socket", "pipe", "file"), "descriptor")
+)
+
+
+# -- cancellation --------------------------------------------------------------
+
+_RAW_TIMEOUTS = ("wait_for", "timeout")
+_TIMEOUTS = (*_RAW_TIMEOUTS, "fail_after")
+
+
+@_check("cancellation-delivered", "An accepted cancel comes out of the operation, and no cleanup error takes its place.")
+def _cancellation_delivered(context: Context) -> Iterator[Problem]:
+    _ended(context)
+    wrap = context.schedule.wrap
+    if wrap is not None and wrap.kind != "scope":
+        if wrap.kind in _TIMEOUTS and context.failed:
+            yield from _timeout_eaten(context)
+            return
+        raise NotApplicable("it is a timeout that cancels here")
+    if not context.accepted:
+        raise NotApplicable("no cancel was accepted")
+    error = _error(context)
+    if error is None:
+        if wrap is not None:
+            raise NotApplicable("a scope absorbs its own cancellation")
+        if context.spec.absorbs_cancel:
+            raise NotApplicable(f"the probe says that it absorbs cancellation: {context.spec.absorbs_cancel}")
+        yield Problem("the cancel was accepted, and the operation returned as if nothing had happened", context.site)
+    elif context.failed and not error.cancelled and error.injected:
+        yield Problem(
+            f"the cancel was accepted, but {error.type} of the failing cleanup came out instead of the cancellation",
+            context.site,
+            tuple(f"{one.link or 'raised'}: {one.type}: {one.message}" for one in context.seen.outcome.chain),
+        )
+
+
+def _timeout_eaten(context: Context) -> Iterator[Problem]:
+    error = _error(context)
+    if error is not None and error.injected and not error.timeout:
+        yield Problem(
+            f"the timeout of {context.schedule.wrap} ended in {error.type} of the failing cleanup instead of TimeoutError",
+            context.site,
+            tuple(f"{one.link or 'raised'}: {one.type}: {one.message}" for one in context.seen.outcome.chain),
+        )
+
+
+@_check("timeout-converts", "A timeout around the operation ends in TimeoutError once it has struck.")
+def _timeout_converts(context: Context) -> Iterator[Problem]:
+    _ended(context)
+    wrap = context.schedule.wrap
+    if wrap is None or wrap.kind not in _TIMEOUTS or wrap.seconds is None:
+        raise NotApplicable("no timeout was put around it")
+    if context.failed:
+        raise NotApplicable("a cleanup call was made to fail; see cancellation-delivered")
+    if context.seen.elapsed <= wrap.seconds + 0.001:
+        calm = context.calm
+        if calm is None or context.seen.outcome.kind == "returned" or calm.elapsed <= wrap.seconds + 0.001:
+            raise NotApplicable("it ended before the timeout")
+    error = _error(context)
+    if error is None:
+        if wrap.kind == "fail_after":
+            raise NotApplicable("the scope had nothing left to cancel: the operation is shielded and ended")
+        if context.spec.absorbs_cancel:
+            raise NotApplicable(f"the probe says that it absorbs cancellation: {context.spec.absorbs_cancel}")
+        yield Problem(f"{wrap} struck, and the operation returned after {context.seen.elapsed:g} s without TimeoutError")
+    elif error.cancelled:
+        yield Problem(f"{wrap} struck, and a bare {error.type} came out instead of TimeoutError")
+
+
+@_check("cleanup-error-kept", "The error of a failing cleanup surfaces alone, and rides as cause or context under a cancel.")
+def _cleanup_error_kept(context: Context) -> Iterator[Problem]:
+    _ended(context)
+    if not context.failed:
+        raise NotApplicable("no call was made to fail")
+    chain = context.seen.outcome.chain
+    if any(one.injected and not one.cancelled and one.link != "suppressed" for one in chain):
+        return
+    calls = ", ".join(call for call, times in context.seen.failures.items() if times)
+    if context.seen.outcome.kind == "returned" or not chain:
+        if _swallows(context):
+            raise NotApplicable("it swallows this error in calm too")
+        yield Problem(f"the error of {calls} is lost: the operation returned", context.site)
+    elif _swallows(context):
+        raise NotApplicable("it swallows this error when nobody cancels, too")
+    else:
+        yield Problem(
+            f"the error of {calls} is lost: {chain[0].type} came out with no trace of it",
+            context.site,
+            tuple(f"{one.link or 'raised'}: {one.type}: {one.message}" for one in chain),
+        )
+
+
+def _swallows(context: Context) -> bool:
+    """A target may suppress an error by design; then it does so whether or not anybody cancels."""
+    return context.spec.expect.get("cleanup-error-kept", Stance("", "")).kind == "relax"
+
+
+@_check("cancel-count-balanced", "Each accepted cancel that comes out is counted once in `cancelling()`.")
+def _cancel_count_balanced(context: Context) -> Iterator[Problem]:
+    _ended(context)
+    if context.seen.cancelling is None:
+        raise NotApplicable("this interpreter or backend does not count cancels")
+    error = _error(context)
+    before, after = context.seen.cancelling
+    cancels = sum(1 for fault in context.seen.faults if fault.kind == "cancel" and fault.accepted)
+    if error is not None and not error.cancelled:
+        raise NotApplicable("no CancelledError came out")
+    if error is None and cancels:
+        raise NotApplicable("no CancelledError came out")
+    if context.schedule.wrap is not None and context.schedule.wrap.kind == "scope":
+        raise NotApplicable("the scope counts for itself")
+    balance = after - before - cancels
+    if balance:
+        yield Problem(f"cancelling() went from {before} to {after} over {cancels} accepted cancels", context.site)
+
+
+@_check("no-loop-reports", "Nothing is reported to the loop's exception handler, as unraisable, or as never awaited or retrieved.")
+def _no_loop_reports(context: Context) -> Iterator[Problem]:
+    _entered(context)
+    known = [report.message for report in context.calm.reports] if context.calm else []
+    news = []
+    for report in context.seen.reports:
+        if report.message in known:
+            known.remove(report.message)
+        else:
+            news.append(report)
+    if news:
+        yield Problem(
+            f"reported through {news[0].channel}: {news[0].message}",
+            news[0].site or context.site,
+            tuple(f"{report.channel}: {report.message}" for report in news),
+        )
+
+
+@_check("no-hot-spin", "While it waits, the loop sleeps: turns in a row without an event stay few.")
+def _no_hot_spin(context: Context) -> Iterator[Problem]:
+    _entered(context)
+    if context.seen.spin:
+        yield Problem(
+            f"the loop spins: {context.seen.spin} and more turns in a row in which nothing happened",
+            context.seen.spin_site or context.site,
+        )
+
+
+@_check("no-blocked-loop", "No callback keeps the loop from running.")
+def _no_blocked_loop(context: Context) -> Iterator[Problem]:
+    _entered(context)
+    for blocked in context.seen.blocked[:1]:
+        yield Problem(f"a callback blocked the loop for {blocked.seconds:.2f} s", blocked.site)
+
+
+@_check("entered-once", "A counted method is entered once, however often the operation is disturbed.")
+def _entered_once(context: Context) -> Iterator[Problem]:
+    _entered(context)
+    counted = {name: times for name, times in context.seen.counts.items() if times is not None}
+    if not context.seen.counts:
+        raise NotApplicable("the probe counts no method (count=[...])")
+    if not counted:
+        raise NotApplicable(f"this revision has no {', '.join(context.seen.counts)}")
+    for name, times in counted.items():
+        if times > 1:
+            yield Problem(f"{name} was entered {times} times", context.site)
+
+
+@_check("within-deadline", "The operation ends within the probe's deadline.")
+def _within_deadline(context: Context) -> Iterator[Problem]:
+    _ended(context)
+    deadline = context.spec.deadline
+    if deadline is None:
+        raise NotApplicable("the probe gives no deadline")
+    if context.seen.elapsed > deadline + 1e-6:
+        yield Problem(f"took {context.seen.elapsed:g} s; the probe allows {deadline:g} s", context.site)
+
+
+@_check("follow-up-works", "The subject is still usable: the follow-up works as it does in calm.")
+def _follow_up_works(context: Context) -> Iterator[Problem]:
+    follow = context.seen.follow_up
+    if follow.kind == "not-run":
+        raise NotApplicable("there is no follow-up")
+    _no_failures(context)
+    if context.calm is not None and context.calm.follow_up.kind != "returned":
+        raise NotApplicable("the follow-up does not work in calm either")
+    if context.calm is None and follow.kind == "raised":
+        raise NotApplicable("the follow-up does not work in calm")
+    if follow.kind != "returned":
+        error = follow.error
+        how = f"raised {error.type}: {error.message}" if error else follow.kind
+        yield Problem(f"the follow-up {how}", (error.site if error else None) or context.site)
+
+
+@_check("exits-cleanly", "The interpreter leaves once the loop is closed.")
+def _exits_cleanly(context: Context) -> Iterator[Problem]:
+    exit_ = context.seen.exit
+    if exit_.kind == "not-run":
+        raise NotApplicable("the trial did not come so far")
+    if exit_.kind != "returned":
+        threads = context.seen.hang.threads if context.seen.hang else ()
+        yield Problem(f"the interpreter does not leave: {exit_.kind} {exit_.value}".strip(), None, threads)
+
+
+# -- the judge -----------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """What all checks say of one observation."""
+
+    verdict: Verdict
+    findings: tuple[Finding, ...] = ()
+    notes: tuple[Note, ...] = ()
+    na: tuple[Note, ...] = ()
+
+
+def judge(context: Context, only: tuple[str, ...] = ()) -> Judgement:
+    """Put every expectation (or `only` some) to an observation.
+
+    A check that raises anything but NotApplicable is broken: the verdict is ERROR.
+    """
+    findings: list[Finding] = []
+    notes: list[Note] = []
+    na: list[Note] = []
+    verdicts: list[Verdict] = []
+    for name, check in CHECKS.items():
+        if only and name not in only:
+            continue
+        stance = _stance(context, name)
+        if stance is not None and stance.kind == "na":
+            na.append(Note(name, stance.reason))
+            continue
+        try:
+            problems = list(check.look(context))
+        except NotApplicable as why:
+            na.append(Note(name, str(why)))
+            verdicts.append(Verdict.NA)
+            continue
+        except Exception as error:
+            notes.append(Note(name, f"the check itself failed: {type(error).__name__}: {error}"))
+            verdicts.append(Verdict.ERROR)
+            continue
+        if problems and stance is not None and stance.kind == "relax":
+            notes += [Note(name, f"{problem.message} (allowed: {stance.reason})") for problem in problems]
+            problems = []
+        verdicts.append(Verdict.FAIL if problems else Verdict.PASS)
+        findings += [_finding(context, name, problem) for problem in problems]
+    notes += [Note("late", f"gone only while settling: {item.what}") for item in context.seen.late]
+    notes += [Note("trial", text) for text in context.seen.notes]
+    return Judgement(merge(verdicts), tuple(findings), tuple(notes), tuple(na))
+
+
+def _stance(context: Context, name: str) -> Stance | None:
+    stance = context.spec.expect.get(name)
+    if stance is None:
+        return None
+    if stance.revisions and not any(part in context.revision for part in stance.revisions):
+        return None
+    if stance.pythons and not any(context.python.startswith(version) for version in stance.pythons):
+        return None
+    return stance
+
+
+def _finding(context: Context, name: str, problem: Problem) -> Finding:
+    site = problem.site
+    where = f"{site.file} {site.function}" if site else ""
+    what = f"{context.spec.name}|{name}|{context.schedule.storm}|{where}"
+    return Finding(
+        id=hashlib.sha256(what.encode()).hexdigest()[:10],
+        expectation=name,
+        message=problem.message,
+        storm=context.schedule.storm,
+        token=context.token,
+        site=site,
+        seen=problem.seen[:40],
+    )

@@ -1,0 +1,560 @@
+"""One probe in one cell, from canaries to confirmation.
+
+Canaries first: each check must flag its built-in subject here. Then calm, twice on
+the trial's clock and once in real time; it must behave alike, or nothing else is
+worth running. Then the storms, the most telling schedules first, within the
+budget. Then confirmation: one representative of every kind of finding runs three
+times in real time, and a seeded sample of passes too.
+"""
+
+from __future__ import annotations
+
+import random
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from ..errors import UsageError
+from ..expectations import CHECKS, Context, Judgement, judge
+from ..model import (
+    Cell,
+    CellResult,
+    Finding,
+    Note,
+    Observation,
+    Outcome,
+    Point,
+    Schedule,
+    StormTally,
+    Token,
+    Trial,
+    Verdict,
+    from_json,
+    merge,
+    parse_schedule,
+)
+from ..storms import FAMILIES, Ground, NotHere, names
+from .canaries import canaries
+from .clock import real_monotonic
+from .pool import Pool, Result
+from .script import Probe
+from .trial import Order
+
+CONFIRM_RUNS = 3
+PASS_SAMPLE = 3
+HANG_BOUND = 15.0
+"""Seconds of the trial's clock after which an operation counts as hung, or three times calm if that is more."""
+
+
+@dataclass
+class Options:
+    """What a campaign is asked to do.
+
+    budget_seconds: real seconds for the storms of this probe and cell.
+    confirm_seconds: real seconds for confirmation; at least one kind of finding is confirmed.
+    schedules: only these (a replay).
+    """
+
+    cell: Cell
+    storms: tuple[str, ...] = ()
+    budget_trials: int | None = None
+    budget_seconds: float = 60.0
+    confirm: bool = True
+    confirm_seconds: float = 60.0
+    jobs: int = 2
+    seed: int = 0
+    clock: str = "virtual"
+    schedules: tuple[str, ...] = ()
+    canaries: bool = True
+
+    @classmethod
+    def read(cls, request: dict[str, Any]) -> Options:
+        """From the host's request."""
+        names = ("budget_trials", "budget_seconds", "confirm", "confirm_seconds", "jobs", "seed", "clock", "canaries")
+        given = {name: request[name] for name in names if name in request}
+        return cls(
+            cell=from_json(Cell, request["cell"]),
+            storms=tuple(request.get("storms", ())),
+            schedules=tuple(request.get("schedules", ())),
+            **given,
+        )
+
+
+Say = Callable[[str, Any], None]
+
+
+class Broken(Exception):
+    """The campaign cannot go on: ERROR, with the exit code that belongs to it."""
+
+    def __init__(self, what: str, todo: str = "", code: int = 4) -> None:
+        super().__init__(what)
+        self.todo = todo
+        self.code = code
+
+
+def run(probe: Probe, options: Options, say: Say, folder: str) -> None:
+    """Run a campaign; each trial and at last the cell's result are said as they come."""
+    Campaign(probe, options, say, folder).run()
+
+
+@dataclass
+class Kind:
+    """Findings that are one and the same: an expectation at a suspension line."""
+
+    order: Order
+    trial: Trial
+    finding: Finding
+    others: list[tuple[Trial, Finding]] = field(default_factory=list)
+    failed: int = 0
+    runs: int = 0
+
+
+class Campaign:
+    """The state of one campaign."""
+
+    def __init__(self, probe: Probe, options: Options, say: Say, folder: str) -> None:
+        self.probe = probe
+        self.options = options
+        self.say = say
+        self.pool = Pool(folder, options.jobs)
+        self.cell = options.cell
+        self.virtual = options.clock == "virtual" and not probe.real_time
+        self.calm: Observation | None = None
+        self.drift: set[int] = set()
+        self.trials: list[Trial] = []
+        self.orders: dict[str, Order] = {}
+        self.canary_verdicts: dict[str, Verdict] = {}
+        self.began = real_monotonic()
+        self.not_tried: dict[str, int] = {}
+        self.na: dict[str, str] = {}
+        self.passes = ""
+        self.notes: list[Note] = []
+
+    # -- the whole -------------------------------------------------------
+
+    def run(self) -> None:
+        try:
+            try:
+                self._phases()
+                result = self._result()
+            except Broken as error:
+                result = self._result(error)
+        finally:
+            self.pool.close()
+        self.say("cell", result)
+
+    def _phases(self) -> None:
+        if self.options.schedules:
+            self._calm()
+            self._replay()
+            return
+        if self.options.canaries:
+            self._canaries()
+        self._calm()
+        schedules = list(self._schedules())
+        self._storm(schedules)
+        if self.virtual and self.options.confirm:
+            self._confirm()
+
+    # -- canaries --------------------------------------------------------
+
+    def _canaries(self) -> None:
+        """Every expectation must flag the subject that breaks it."""
+        flock = {canary.expectation: canary for canary in canaries()}
+        python = sys.version_info[:2]
+        if missing := sorted(set(CHECKS) - set(flock)):
+            raise Broken(f"the expectation {missing[0]} has no canary", code=70)
+        expected = {id(c.order): c for c in flock.values() if not (c.needs_counts and python < (3, 11))}
+        orders = [replace(canary.order) for canary in expected.values()]
+        byorder = {id(order): canary for order, canary in zip(orders, expected.values())}
+        for result in self.pool.run(orders):
+            canary = byorder[id(result.order)]
+            verdict = self._judge_canary(canary.expectation, result)
+            self.canary_verdicts[canary.expectation] = verdict
+            if verdict is not Verdict.FAIL:
+                seen = result.observation
+                why = result.error.strip().splitlines()[-1:] if result.error else [_told(seen)]
+                raise Broken(
+                    f"the check {canary.expectation} did not flag its canary here ({verdict.value}; {why[0] if why else ''}): "
+                    "a check that cannot fail is worth nothing",
+                    "run `stormdrain doctor` with this interpreter; if it fails there too, this is a fault of stormdrain",
+                    70,
+                )
+
+    def _judge_canary(self, expectation: str, result: Result) -> Verdict:
+        if result.observation is None:
+            return Verdict.ERROR
+        probe = result.order.probe
+        context = Context(probe.spec(), result.order.schedule, result.observation, None, probe.closes)
+        return judge(context, (expectation,)).verdict
+
+    # -- calm ------------------------------------------------------------
+
+    def _order(self, schedule: Schedule, **changes: Any) -> Order:
+        bound = max(HANG_BOUND, 3 * self.calm.elapsed) if self.calm else 60.0 if self.virtual else HANG_BOUND * 2
+        order = Order(
+            probe=self.probe,
+            schedule=schedule,
+            backend=self.cell.backend,
+            virtual=self.virtual,
+            bound=bound,
+            baseline=self.calm.left if self.calm else (),
+            seed=self.options.seed,
+        )
+        return replace(order, **changes)
+
+    def _calm(self) -> None:
+        """Calm twice, and once in real time: they must behave alike."""
+        schedule = Schedule("calm")
+        first = self._order(schedule, calm=True, record_points=True, phase="calm")
+        orders = [first, replace(first)]
+        if self.virtual:
+            orders.append(replace(first, virtual=False, bound=HANG_BOUND * 2))
+        seen: dict[int, Result] = {id(result.order): result for result in self.pool.run(orders)}
+        results = [seen[id(order)] for order in orders]
+        observations = [self._calm_observation(result) for result in results]
+        a, b = observations[:2]
+        if (difference := _alike(a, b)) is not None:
+            raise Broken(f"baseline broken: two calm trials differ ({difference})", "make the probe's subject and operation repeatable")
+        if self.virtual and (difference := _alike(a, observations[2])) is not None:
+            self.virtual = False
+            why = f"calm differs between virtual and real time ({difference})"
+            self.cell = replace(self.cell, clock="real", clock_why=why)
+            self.notes.append(Note("clock", why))
+            a = observations[2]
+        elif self.probe.real_time:
+            self.cell = replace(self.cell, clock="real", clock_why=self.probe.real_time)
+        else:
+            self.cell = replace(self.cell, clock="virtual" if self.virtual else "real")
+        self.drift = {p.n for p, q in zip(a.points, b.points) if p.key != q.key}
+        self.drift |= set(range(min(len(a.points), len(b.points)) + 1, max(len(a.points), len(b.points)) + 1))
+        order = replace(first, virtual=self.virtual)
+        self._keep(order, Result(order, a), phase="calm")
+        self.calm = replace(a, follow_up=a.follow_up)
+
+    def _calm_observation(self, result: Result) -> Observation:
+        seen = result.observation
+        if seen is None:
+            raise Broken(f"the trial broke down: {result.error.strip().splitlines()[-1] if result.error else 'no answer'}", code=70)
+        if seen.built.kind != "returned":
+            error = seen.built.error
+            if error is not None:
+                where = f" at {error.site}" if error.site else ""
+                raise Broken(
+                    f"the probe raises while it builds its subject: {error.type}: {error.message}{where}",
+                    "mend the probe, or name what it needs in requires=[...]",
+                )
+            where = "; ".join(seen.hang.tasks[:3] or seen.hang.threads[:1]) if seen.hang else "; ".join(seen.notes)
+            raise Broken(
+                f"the probe hangs while it builds its subject ({seen.hang.why if seen.hang else seen.outcome.kind}): {where}",
+                "wait for a handshake that comes, and give children what they wait for",
+            )
+        if seen.outcome.kind == "crashed":
+            raise Broken(f"the process died in calm: {seen.outcome.value}", "the operation must run undisturbed first")
+        if seen.outcome.kind == "not-run" and seen.hang is not None:
+            raise Broken(f"the trial did not come to its operation: {seen.hang.why}")
+        if seen.dispose.kind == "raised" and (error := seen.dispose.error) is not None:
+            raise Broken(f"dispose raises in calm: {error.type}: {error.message}", "mend what follows the probe's yield")
+        return seen
+
+    # -- storms ----------------------------------------------------------
+
+    def _ground(self) -> Ground:
+        assert self.calm is not None
+        return Ground(
+            spec=self.probe.spec(),
+            backend=self.cell.backend,
+            python=(sys.version_info[0], sys.version_info[1]),
+            points=self.calm.points,
+            elapsed=self.calm.elapsed,
+            modules=frozenset(name for name in ("anyio", "trio", "uvloop") if name in sys.modules),
+            seed=self.options.seed,
+        )
+
+    def _schedules(self) -> Iterator[Schedule]:
+        """What will be thrown, the most telling first."""
+        wanted = self.options.storms or self.probe.storms or tuple(FAMILIES)
+        ground = self._ground()
+        for name, family in FAMILIES.items():
+            if name not in wanted:
+                continue
+            try:
+                yield from family.generate(ground)
+            except NotHere as why:
+                self.na[name] = str(why)
+
+    def _storm(self, schedules: Sequence[Schedule]) -> None:
+        """Throw everything, within the budget. What was not tried is counted."""
+        until = real_monotonic() + self.options.budget_seconds
+        limit = self.options.budget_trials
+        rest = list(schedules)
+
+        def orders() -> Iterator[Order]:
+            given = 0
+            while rest:
+                if real_monotonic() >= until or (limit is not None and given >= limit):
+                    return
+                given += 1
+                yield self._order(rest.pop(0))
+
+        for result in self.pool.run(orders()):
+            self._keep(result.order, result)
+        for schedule in rest:
+            self.not_tried[schedule.storm] = self.not_tried.get(schedule.storm, 0) + 1
+
+    def _replay(self) -> None:
+        for result in self.pool.run([self._order(parse_schedule(text)) for text in self.options.schedules]):
+            self._keep(result.order, result)
+
+    def _keep(self, order: Order, result: Result, phase: str = "storm") -> Trial:
+        trial = self._judge(order, result, phase)
+        if phase != "confirm":
+            self.trials.append(trial)
+            self.orders[trial.token] = order
+        self.say("trial", trial)
+        return trial
+
+    def _judge(self, order: Order, result: Result, phase: str) -> Trial:
+        """The verdict on one trial, derived from what was seen."""
+        schedule = order.schedule
+        token = str(Token(self.cell.key, schedule))
+        made = Trial(self.cell.key, schedule.storm, token, Verdict.ERROR, phase=phase)
+        seen = result.observation
+        if seen is None:
+            return replace(made, error=result.error.strip()[-1500:] or "the trial gave no answer")
+        made = replace(made, observation=seen)
+        if seen.built.kind != "returned":
+            return replace(made, verdict=Verdict.UNRESOLVED, error="the subject was not built this time")
+        if not _reached(schedule, seen):
+            return replace(made, verdict=Verdict.NA, reached=False)
+        if phase == "calm" or order.calm:
+            calm = None
+        else:
+            calm = self.calm
+        context = Context(
+            spec=self.probe.spec(),
+            schedule=schedule,
+            seen=seen,
+            calm=calm,
+            closes=self.probe.closes,
+            revision=self.cell.revision,
+            python=self.cell.python,
+            token=token,
+        )
+        judgement = self._beyond_calm(judge(context), schedule)
+        drift = any(int(f.when.n) in self.drift for f in schedule.faults if f.when.kind == "point")
+        findings = tuple(replace(f, drift=True) for f in judgement.findings) if drift else judgement.findings
+        return replace(made, verdict=judgement.verdict, findings=findings, notes=judgement.notes, na=judgement.na)
+
+    def _beyond_calm(self, judgement: Judgement, schedule: Schedule) -> Judgement:
+        """What is broken in calm is said once, of calm."""
+        if schedule.storm == "calm" or not self.trials:
+            return judgement
+        broken = {finding.expectation for finding in self.trials[0].findings}
+        kept = tuple(f for f in judgement.findings if f.expectation not in broken)
+        if len(kept) == len(judgement.findings):
+            return judgement
+        verdict = judgement.verdict
+        if verdict is Verdict.FAIL and not kept:
+            verdict = Verdict.PASS
+        return replace(judgement, findings=kept, verdict=verdict)
+
+    # -- confirmation ----------------------------------------------------
+
+    def _kinds(self) -> list[Kind]:
+        kinds: dict[tuple[str, str], Kind] = {}
+        for trial in self.trials:
+            for finding in trial.findings:
+                key = (finding.expectation, str(finding.site))
+                kind = kinds.get(key)
+                if kind is None:
+                    kinds[key] = Kind(self.orders[trial.token], trial, finding)
+                    continue
+                kind.others.append((trial, finding))
+                if self._cost(trial) < self._cost(kind.trial):  # the cheapest one stands for all
+                    kind.others.append((kind.trial, kind.finding))
+                    kind.others.remove((trial, finding))
+                    kind.order, kind.trial, kind.finding = self.orders[trial.token], trial, finding
+        return sorted(kinds.values(), key=lambda kind: self._cost(kind.trial))
+
+    @staticmethod
+    def _cost(trial: Trial) -> float:
+        seen = trial.observation
+        if seen is None:
+            return 0.0
+        return seen.bound if seen.outcome.kind in ("hung", "deadlock") else seen.elapsed
+
+    def _confirm(self) -> None:
+        """Run one of each kind of finding in real time, and some passes."""
+        until = real_monotonic() + self.options.confirm_seconds
+        kinds = self._kinds()
+        asked: dict[int, Kind] = {}
+
+        def orders() -> Iterator[Order]:
+            for number, kind in enumerate(kinds):
+                if number and real_monotonic() >= until:
+                    return
+                for _ in range(CONFIRM_RUNS):
+                    order = self._real(kind.order)
+                    asked[id(order)] = kind
+                    self._alive.append(order)
+                    yield order
+
+        for result in self.pool.run(orders()):
+            kind = asked[id(result.order)]
+            trial = self._keep(result.order, result, phase="confirm")
+            kind.runs += 1
+            kind.failed += any(f.expectation == kind.finding.expectation for f in trial.findings)
+        self._settle_findings(kinds)
+        self._confirm_passes(until)
+
+    _alive: list[Order] = []  # noqa: RUF012 - keeps orders alive so that their identities stay their own
+
+    def _real(self, order: Order) -> Order:
+        return replace(order, virtual=False, record_points=False)
+
+    def _settle_findings(self, kinds: Sequence[Kind]) -> None:
+        """k of n: at least one is a FAIL, none leaves it unresolved; the others inherit."""
+        changed: dict[str, list[Finding]] = {}
+        for kind in kinds:
+            if not kind.runs:
+                continue
+            own = replace(kind.finding, failed=kind.failed, runs=kind.runs)
+            changed.setdefault(kind.trial.token, []).append(own)
+            for trial, finding in kind.others:
+                heir = replace(finding, failed=kind.failed, runs=kind.runs, inherits=kind.trial.token)
+                changed.setdefault(trial.token, []).append(heir)
+        for index, trial in enumerate(self.trials):
+            if trial.token not in changed:
+                continue
+            new = {f.expectation: f for f in changed[trial.token]}
+            findings = tuple(new.get(f.expectation, f) for f in trial.findings)
+            doubtful = all(f.runs and not f.failed for f in findings)
+            verdict = Verdict.UNRESOLVED if doubtful and trial.verdict is Verdict.FAIL else trial.verdict
+            error = "seen in virtual time only, 0 of 3 in real time" if doubtful else trial.error
+            self.trials[index] = replace(trial, findings=findings, verdict=verdict, error=error)
+
+    def _confirm_passes(self, until: float) -> None:
+        """A seeded sample of passes, in real time: a clock that hides faults would show here."""
+        passes = [t for t in self.trials if t.verdict is Verdict.PASS and t.phase == "storm" and self._cost(t) <= HANG_BOUND]
+        chosen = random.Random(self.options.seed).sample(passes, min(PASS_SAMPLE, len(passes)))
+        asked: dict[int, Trial] = {}
+        orders = []
+        for trial in chosen:
+            order = self._real(self.orders[trial.token])
+            asked[id(order)] = trial
+            orders.append(order)
+        same = ran = 0
+        for result in self.pool.run(order for order in orders if real_monotonic() < until or order is orders[0]):
+            trial = self._keep(result.order, result, phase="confirm")
+            if trial.verdict is Verdict.NA:
+                continue
+            ran += 1
+            if trial.verdict is Verdict.PASS:
+                same += 1
+            elif trial.verdict is Verdict.FAIL:
+                self._overrule(asked[id(result.order)], trial)
+        self.passes = f"{same} of {ran}"
+
+    def _overrule(self, virtual: Trial, real: Trial) -> None:
+        """Real time is the truth: a pass that fails there fails."""
+        for index, trial in enumerate(self.trials):
+            if trial.token == virtual.token:
+                findings = tuple(replace(f, failed=1, runs=1) for f in real.findings)
+                self.trials[index] = replace(trial, verdict=Verdict.FAIL, findings=findings, error="seen in real time only")
+
+    # -- the result ------------------------------------------------------
+
+    def _result(self, broken: Broken | None = None) -> CellResult:
+        tallies = [self._tally(name) for name in names()]
+        shown = tuple(tally for tally in tallies if tally is not None)
+        verdict = Verdict.ERROR if broken else merge(tally.verdict for tally in shown)
+        return CellResult(
+            cell=self.cell,
+            verdict=verdict,
+            spec=self.probe.spec(),
+            storms=shown,
+            findings=tuple(f for trial in self.trials for f in trial.findings),
+            points=self.calm.points if self.calm else (),
+            canaries=self.canary_verdicts,
+            error=str(broken) if broken else "",
+            error_todo=broken.todo if broken else "",
+            exit_code=broken.code if broken else 0,
+            trials=self.pool.count,
+            seconds=round(real_monotonic() - self.began, 3),
+            confirmed_passes=self.passes,
+            notes=tuple(self.notes),
+        )
+
+    def _tally(self, name: str) -> StormTally | None:
+        if name in self.na:
+            return StormTally(name, Verdict.NA, why=self.na[name])
+        mine = [trial for trial in self.trials if trial.storm == name]
+        left = self.not_tried.get(name, 0)
+        if not mine and not left:
+            return None
+        return StormTally(
+            storm=name,
+            verdict=merge(trial.verdict for trial in mine),
+            trials=len(mine),
+            failed=sum(trial.verdict is Verdict.FAIL for trial in mine),
+            not_reached=sum(not trial.reached for trial in mine),
+            not_tried=left,
+            unresolved=sum(trial.verdict is Verdict.UNRESOLVED for trial in mine),
+        )
+
+
+def _reached(schedule: Schedule, seen: Observation) -> bool:
+    """Whether the faults that have a point were delivered while the operation ran."""
+    if seen.outcome.kind == "crashed":
+        return True
+    points = [fault for fault in schedule.faults if fault.when.kind == "point"]
+    return not points or sum(1 for record in seen.faults if record.accepted is not False) >= len(points)
+
+
+def _alike(a: Observation, b: Observation) -> str | None:
+    """What differs in behaviour between two calm trials, if anything does."""
+    pairs: list[tuple[str, Any, Any]] = [
+        ("outcome", _brief(a.outcome), _brief(b.outcome)),
+        ("follow-up", _brief(a.follow_up), _brief(b.follow_up)),
+        ("dispose", _brief(a.dispose), _brief(b.dispose)),
+        ("fate of processes", _fates(a), _fates(b)),
+    ]
+    for what, one, other in pairs:
+        if one != other:
+            return f"{what}: {one} and {other}"
+    return None
+
+
+def _brief(outcome: Outcome) -> str:
+    error = outcome.error
+    kind = "hung" if outcome.kind == "deadlock" else outcome.kind
+    return f"{kind} {error.type}" if error else kind
+
+
+def _told(seen: Observation | None) -> str:
+    """How a trial came out, in a few words."""
+    if seen is None:
+        return ""
+    error = seen.outcome.error
+    return f"it came out as {seen.outcome.kind}" + (f", {error.type}: {error.message}" if error else "")
+
+
+def _fates(seen: Observation) -> list[str]:
+    return sorted(f"{p.name or p.command.split()[0] if p.command else '?'} {p.state} {p.returncode}" for p in seen.processes)
+
+
+def point_of(points: Sequence[Point], n: int) -> Point | None:
+    """The n-th point that calm met."""
+    return next((point for point in points if point.n == n), None)
+
+
+def known_storm(name: str) -> None:
+    """Refuse a storm that there is not.
+
+    Raises:
+        UsageError: with the nearest names.
+    """
+    if name not in names():
+        raise UsageError(f"There is no storm {name!r}.", todo=f"choose from: {', '.join(names())}")

@@ -1,0 +1,56 @@
+"""What a probe is given: scripted children, a folder, declarations, hand-overs."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from .clock import clock
+
+if TYPE_CHECKING:
+    from .props.hub import Child, Hub
+
+
+class Case:
+    """The surroundings of one trial.
+
+    Attributes:
+        param: the value of the probe's parameter set, None without `parametrize`.
+        backend: `asyncio` or `trio`.
+        path: a folder of this trial's own; it is gone afterwards.
+    """
+
+    def __init__(self, folder: str, backend: str, param: Any, hub: Hub) -> None:
+        self.path = os.path.join(folder, "case")
+        self.backend = backend
+        self.param = param
+        self._hub = hub
+        self._handed: list[tuple[str, Callable[[], Any] | None]] = []
+        self.events: list[str] = []
+        self._on_event: Callable[[str], None] = lambda name: None
+        os.makedirs(self.path, exist_ok=True)
+
+    def child(self, name: str = "child", **script: Any) -> Child:
+        """A scripted child: an executable that the target starts; its `path` is what to start.
+
+        Args:
+            name: how it is called in reports.
+            **script: what it does: `on_eof`, `sigterm`, `sigint`, `says`, `replies`, ... (see the README's table).
+
+        Raises:
+            UsageError: there is no such behaviour.
+        """
+        return self._hub.child(name, **script)
+
+    def inert(self, pid: int | None = None) -> None:
+        """Declare that a child (None: every child) does nothing by itself, so that it does not hold the clock."""
+        if pid is None:
+            clock.all_inert = True
+        else:
+            clock.inert.add(pid)
+
+    def event(self, name: str) -> None:
+        """Say that something happened: faults whose moment is `!name` land now."""
+        self.events.append(name)
+        self._on_event(name)

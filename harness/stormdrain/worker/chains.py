@@ -1,0 +1,142 @@
+"""Where things wait: await chains of coroutines and tasks, stacks of threads.
+
+CPython keeps what a suspended coroutine awaits in `cr_await` and its kin. Two
+links are hidden: an async generator behind its `asend` object and a coroutine
+behind its `__await__` wrapper; the garbage collector's referents show those.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import os
+import sys
+import threading
+import types
+from collections.abc import Iterable
+from typing import Any
+
+from ..model import Site
+
+_DEPTH = 64
+
+
+class Roots:
+    """Which files are code of the target: those below the revision's layer."""
+
+    def __init__(self) -> None:
+        self.target: tuple[str, ...] = ()
+        self.probe = ""
+        self._short: dict[str, str] = {}
+
+    def is_target(self, file: str) -> bool:
+        return bool(self.target) and file.startswith(self.target)
+
+    def short(self, file: str) -> str:
+        """A file's name as a person would look it up: relative to what it was installed in."""
+        found = self._short.get(file)
+        if found is None:
+            found = self._short[file] = self._shorten(file)
+        return found
+
+    def _shorten(self, file: str) -> str:
+        for root in (*self.target, *sys.path):
+            if root and file.startswith(root.rstrip(os.sep) + os.sep):
+                return file[len(root.rstrip(os.sep)) + 1 :]
+        return os.path.basename(file)
+
+    def site(self, code: types.CodeType, line: int) -> Site:
+        function = getattr(code, "co_qualname", code.co_name)
+        file = code.co_filename
+        return Site(self.short(file), line, function, self.is_target(file) or file == self.probe)
+
+
+roots = Roots()
+
+
+def frames(awaitable: Any) -> Iterable[types.FrameType]:
+    """The frames of a suspended coroutine, outermost first."""
+    for _ in range(_DEPTH):
+        if awaitable is None:
+            return
+        frame = None
+        following: Any = None
+        for prefix in ("cr", "gi", "ag"):
+            if hasattr(awaitable, prefix + "_frame"):
+                frame = getattr(awaitable, prefix + "_frame")
+                following = getattr(awaitable, {"cr": "cr_await", "gi": "gi_yieldfrom", "ag": "ag_await"}[prefix])
+                break
+        else:
+            following = _hidden(awaitable)
+        if frame is not None:
+            yield frame
+        awaitable = following
+
+
+def _hidden(awaitable: Any) -> Any:
+    """What an `asend` object or a coroutine wrapper stands for."""
+    if isinstance(awaitable, asyncio.Future):
+        return None
+    if type(awaitable).__name__ in ("async_generator_asend", "async_generator_athrow", "coroutine_wrapper"):
+        for referent in gc.get_referents(awaitable):
+            if isinstance(referent, (types.CoroutineType, types.AsyncGeneratorType, types.GeneratorType)):
+                return referent
+    return None
+
+
+def chain(awaitable: Any) -> tuple[Site, ...]:
+    """Sites of a suspended coroutine, outermost first; code of the harness left out."""
+    return tuple(
+        roots.site(frame.f_code, frame.f_lineno) for frame in frames(awaitable) if not is_harness(frame.f_code.co_filename)
+    )
+
+
+_HERE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+
+
+def is_harness(file: str) -> bool:
+    """Whether a file is stormdrain's own (canaries excepted: they are subjects)."""
+    return file.startswith(_HERE) and not file.endswith("canaries.py")
+
+
+def task_chain(task: asyncio.Task[Any]) -> tuple[Site, ...]:
+    """Where a task is suspended."""
+    return chain(task.get_coro())
+
+
+def caller(depth: int = 1) -> Site | None:
+    """The innermost frame of the running stack that is neither the harness nor, if there is another, asyncio."""
+    frame: types.FrameType | None = sys._getframe(depth)
+    first: Site | None = None
+    while frame is not None:
+        file = frame.f_code.co_filename
+        if not is_harness(file):
+            site = roots.site(frame.f_code, frame.f_lineno)
+            if site.target:
+                return site
+            first = first or site
+        frame = frame.f_back
+    return first
+
+
+def thread_stacks(limit: int = 12) -> tuple[str, ...]:
+    """The stacks of all threads but the running one, innermost line first."""
+    names = {thread.ident: thread.name for thread in threading.enumerate()}
+    me = threading.get_ident()
+    found = []
+    for ident, top in sys._current_frames().items():
+        if ident == me:
+            continue
+        lines: list[str] = []
+        frame: types.FrameType | None = top
+        while frame is not None and len(lines) < limit:
+            lines.append(f"{roots.short(frame.f_code.co_filename)}:{frame.f_lineno} in {frame.f_code.co_name}")
+            frame = frame.f_back
+        found.append(f"{names.get(ident, ident)}: " + " < ".join(lines))
+    return tuple(found)
+
+
+def awaited_by(task: asyncio.Task[Any]) -> str:
+    """One line: the task's name and where it waits."""
+    where = " > ".join(str(site) for site in task_chain(task)) or "not started"
+    return f"{task.get_name()}: {where}"

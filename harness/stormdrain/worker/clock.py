@@ -1,0 +1,329 @@
+"""The trial's clock: real, or virtual with holds.
+
+Virtual time stands still while code runs and jumps when nothing can happen
+before the next timer, so a `close()` that escalates for ten seconds costs
+milliseconds, and its duration is exact. Before a jump the clock looks at all
+that could still happen: what it cannot account for (an executor job, a child
+that is neither scripted nor inert, a socket that leads out of the trial) *holds*
+it, which is to say that time is real meanwhile. What is merely on its way (a
+scripted child that is waking up, a zombie about to be reaped) is waited for with
+the clock standing still, in a bound.
+
+`time.monotonic` and `time.perf_counter` are replaced once, in the worker, before
+any code of the target is imported: names bound by `from time import monotonic`
+then move too. `time.time` stays real.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Callable
+from types import FrameType
+from typing import Any, Protocol
+
+from . import procfs
+
+real_monotonic = time.monotonic
+real_perf_counter = time.perf_counter
+_real_sleep = time.sleep
+
+_STALL = 0.25
+"""Real seconds within one turn after which a standing clock counts them: code that blocks must take time."""
+_ON_ITS_WAY = 1.0
+"""Real seconds for which the clock stands still for something that is on its way."""
+_ZOMBIE = 0.5
+"""Real seconds for which an unreaped child holds the clock."""
+_STEP = 0.001
+INFINITY = float("inf")
+
+
+class Timers(Protocol):
+    """What the clock asks of the scripted children (`props.hub.Hub`)."""
+
+    pids: dict[int, Any]
+
+    def drain(self) -> bool: ...
+    def next_timer(self) -> float | None: ...
+    def fire(self, now: float) -> int: ...
+    def busy(self) -> bool: ...
+
+
+class NoTimers:
+    """A trial without scripted children."""
+
+    pids: dict[int, Any] = {}  # noqa: RUF012 - never written
+
+    def drain(self) -> bool:
+        return False
+
+    def next_timer(self) -> float | None:
+        return None
+
+    def fire(self, now: float) -> int:
+        return 0
+
+    def busy(self) -> bool:
+        return False
+
+
+class Clock:
+    """One per process. `virtual` is False until a trial switches it on."""
+
+    def __init__(self) -> None:
+        self.virtual = False
+        self._base = 0.0
+        self._mark = 0.0
+        self.hub: Timers = NoTimers()
+        self.inert: set[int] = set()
+        """Children that the probe declared inert."""
+        self.all_inert = False
+        self.external: Callable[[], str] = lambda: ""
+        """Says whether a socket leads out of the trial."""
+        self.bound_at = INFINITY
+        """The moment at which what is under way counts as hung."""
+        self.on_hang: Callable[[str], None] = lambda why: None
+        self.holds: dict[str, float] = {}
+        self.jumps = 0
+        self.stalls: list[float] = []
+        """Real seconds of turns in which the loop could not run, less what the machine kept this thread waiting."""
+        self._delay = 0
+        self._last: object = None
+        self._zombies: dict[int, float] = {}
+
+    # -- reading ---------------------------------------------------------
+
+    def now(self) -> float:
+        """Seconds of the trial's clock."""
+        if not self.virtual:
+            return real_monotonic()
+        since = real_monotonic() - self._mark
+        return self._base + (since if since > _STALL else 0.0)
+
+    def start_virtual(self) -> None:
+        """From here on time stands still until something moves it."""
+        self._base = self._mark = real_monotonic()
+        self._delay = _run_delay()
+        self.virtual = True
+
+    def start_real(self) -> None:
+        """From here on time is real; what was jumped stays jumped, for time never goes back."""
+        self.virtual = False
+
+    def turn(self) -> None:
+        """A new turn of the loop begins: settle what the last one took."""
+        real = real_monotonic()
+        since = real - self._mark
+        if since > _STALL:
+            self._base += since
+            self._stalled(since)
+        self._mark = real
+
+    def _stalled(self, seconds: float) -> None:
+        """Somebody blocked the loop, or the machine did: time spent waiting for a CPU is not the target's."""
+        before, self._delay = self._delay, _run_delay()
+        net = seconds - (self._delay - before) / 1e9
+        if net > _STALL and len(self.stalls) < 20:
+            self.stalls.append(net)
+
+    # -- waiting ---------------------------------------------------------
+
+    def wait(self, poll: Callable[[float | None], Any], timeout: float | None) -> Any:
+        """Wait for events as a selector would: `poll(seconds)` until it has some or `timeout` is over on this clock."""
+        if timeout is not None and timeout <= 0:
+            return poll(0)
+        if not self.virtual:
+            return self._wait_real(poll, timeout)
+        self.turn()
+        if events := poll(0):
+            return events
+        until = INFINITY if timeout is None else self._base + timeout
+        began = real_monotonic()
+        while True:
+            drained = self.hub.drain()
+            on_its_way = drained or self._settling()
+            if on_its_way and real_monotonic() - began < _ON_ITS_WAY:
+                if events := self._pass(poll, _STEP, "on its way", moves=False):
+                    return events
+                continue
+            if why := self.holding():
+                left = min(until, self.bound_at) - self._base
+                if events := self._pass(poll, min(0.004, max(left, 0.0)), why, moves=True):
+                    return events
+                self._fire_children()
+                if self._base >= self.bound_at:
+                    self.on_hang("not back within the bound")
+                if self._base >= until:
+                    return poll(0)
+                began = real_monotonic()
+                continue
+            if events := poll(0):
+                return events
+            if self._jump(until):
+                return poll(0)
+            began = real_monotonic()
+
+    def _wait_real(self, poll: Callable[[float | None], Any], timeout: float | None) -> Any:
+        self.hub.drain()
+        left = self.bound_at - real_monotonic()
+        self.turn()
+        self._delay = _run_delay()
+        if left == INFINITY or (timeout is not None and timeout <= left):
+            events = poll(timeout)
+            self._mark = real_monotonic()
+            return events
+        events = poll(max(left, 0.0))
+        self._mark = real_monotonic()
+        if not events and real_monotonic() >= self.bound_at:
+            self.on_hang("not back within the bound")
+        return events
+
+    def _pass(self, poll: Callable[[float | None], Any], seconds: float, why: str, *, moves: bool) -> Any:
+        """Let real time pass; the clock goes with it only where `moves`."""
+        before = real_monotonic()
+        events = poll(seconds)
+        passed = real_monotonic() - before
+        self.holds[why] = self.holds.get(why, 0.0) + passed
+        if moves:
+            self._base += passed
+        self._mark = real_monotonic()
+        return events
+
+    def _jump(self, until: float) -> bool:
+        """Move to the next thing that can happen. True where that is the waiter's own moment."""
+        child = self.hub.next_timer()
+        target = min(until, INFINITY if child is None else child)
+        if target == INFINITY:
+            self.on_hang("deadlock")
+            target = self.bound_at if self.bound_at < INFINITY else self._base
+        elif target > self.bound_at:
+            self._base = max(self._base, self.bound_at)
+            self.on_hang("not back within the bound")
+        self.jumps += 1
+        self._base = max(self._base, target)
+        self._mark = real_monotonic()
+        fired = self._fire_children()
+        return target >= until or not fired
+
+    def _fire_children(self) -> int:
+        child = self.hub.next_timer()
+        return self.hub.fire(self._base) if child is not None and child <= self._base else 0
+
+    def leap(self, when: float) -> bool:
+        """Move to `when` although the loop is not idle (a spin), if nothing else is going on."""
+        if not self.virtual or self._settling() or self.holding():
+            return False
+        child = self.hub.next_timer()
+        target = min(when, self.bound_at, INFINITY if child is None else child)
+        if target == INFINITY:
+            self.on_hang("spin without a timer")
+            return False
+        if target >= self.bound_at:
+            self._base = max(self._base, self.bound_at)
+            self.on_hang("not back within the bound")
+        self._base = max(self._base, target)
+        self._mark = real_monotonic()
+        self._fire_children()
+        return True
+
+    # -- what could still happen ----------------------------------------
+
+    def _settling(self) -> bool:
+        """Whether a descendant or a thread ran since the last look, runs now, or an order is unanswered."""
+        if self.hub.busy():
+            self._last = None
+            return True
+        look = self._look()
+        same = look is not None and look == self._last
+        self._last = look
+        return not same
+
+    def _look(self) -> tuple[tuple[str, str, str], ...] | None:
+        """State of every descendant and of the other threads; None when one runs; empty when there is none."""
+        paths = [f"/proc/{pid}" for pid in procfs.descendants()]
+        if len(sys._current_frames()) > 1:
+            me = os.getpid()
+            paths += [f"/proc/self/task/{tid}" for tid in procfs.threads() if tid != me]
+        found = []
+        for path in paths:
+            stat = procfs.stat(path[6:])
+            state = stat.state if stat else "gone"
+            if state in "RD":
+                return None
+            found.append((path, state, procfs.schedstat(path)))
+        return tuple(found)
+
+    def holding(self) -> str:
+        """Why the clock may not jump, or an empty string."""
+        real = real_monotonic()
+        mine = os.getpid()
+        known = self.hub.pids
+        for pid in procfs.descendants():
+            stat = procfs.stat(pid)
+            if stat is None:
+                continue
+            if stat.state in "ZX":
+                if stat.ppid == mine and real - self._zombies.setdefault(pid, real) < _ZOMBIE:
+                    return "a child that has ended is not yet reaped"
+                continue
+            if pid not in known and not self.all_inert and pid not in self.inert:
+                return "a child that is neither scripted nor inert is alive"
+        if busy := busy_threads():
+            return f"a thread is at work ({busy[0]})"
+        return self.external()
+
+
+def _run_delay() -> int:
+    """Nanoseconds for which this thread was ready to run and had no CPU."""
+    words = procfs.schedstat("/proc/self").split()
+    return int(words[1]) if len(words) > 1 else 0
+
+
+_IDLE = {
+    ("thread.py", "_worker"),  # concurrent.futures
+    ("_thread_cache.py", "_work"),  # trio
+    ("_asyncio.py", "run"),  # anyio's worker threads
+    ("unix_events.py", "_do_waitpid"),  # waits for a child, which is accounted for by itself
+}
+_WAITING = {"threading.py", "queue.py"}
+
+
+def busy_threads() -> list[str]:
+    """Python threads that could still do something by themselves; pool workers without a job do not count."""
+    import threading
+
+    main = threading.main_thread().ident
+    names = {thread.ident: thread.name for thread in threading.enumerate()}
+    found = []
+    for ident, top in sys._current_frames().items():
+        if ident != main and not _is_idle(top):
+            found.append(names.get(ident, "a thread"))
+    return found
+
+
+def _is_idle(frame: FrameType | None) -> bool:
+    """Whether a thread waits for work. Only waiting frames may lie above the worker's own."""
+    while frame is not None:
+        code = frame.f_code
+        name = os.path.basename(code.co_filename)
+        if (name, code.co_name) in _IDLE:
+            return True
+        if name not in _WAITING:
+            return False
+        if name == "threading.py" and code.co_name == "_bootstrap":
+            return True
+        frame = frame.f_back
+    return True
+
+
+clock = Clock()
+_skew = real_perf_counter() - real_monotonic()
+
+
+def install() -> None:
+    """Put the clock in place of `time.monotonic` and `time.perf_counter` (and their nanosecond forms)."""
+    time.monotonic = clock.now
+    time.perf_counter = lambda: clock.now() + _skew if clock.virtual else real_perf_counter()
+    time.monotonic_ns = lambda: int(clock.now() * 1e9)
+    time.perf_counter_ns = lambda: int(time.perf_counter() * 1e9)

@@ -1,0 +1,511 @@
+"""An operation on asyncio, step by step.
+
+A step is one callback that the loop runs, of whatever kind; a point is the gap
+after it. On the stock loop every handle passes `_ready.popleft()` before it runs
+(timers, I/O and signals too, which a hook in `call_soon` would miss), so a deque
+that reports is all it takes: no task is wrapped, and what the target sees of its
+own tasks is unchanged.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import collections
+import gc
+import inspect
+import selectors
+import sys
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any
+
+from ...model import Fault, Left, Outcome, Point, Site, suspended_at
+from .. import chains, outcomes
+from ..clock import INFINITY, clock
+from ..trial import SETTLE, Trial
+
+SPIN = 1000
+"""Turns in a row without an event or a timer: more is a spin (correct shielded code takes under 20)."""
+_SPIN_AGAIN = 200
+
+
+class Own:
+    """A callback of the harness: not a step of the target."""
+
+    __slots__ = ("_call",)
+
+    def __init__(self, call: Callable[..., Any]) -> None:
+        self._call = call
+
+    def __call__(self, *args: Any) -> Any:
+        return self._call(*args)
+
+
+class Ready(collections.deque):  # type: ignore[type-arg]
+    """The loop's queue of handles, which says when one is about to run."""
+
+    loop: Loop
+
+    def popleft(self) -> Any:
+        handle = super().popleft()
+        if self.loop.armed:
+            self.loop.before(handle)
+        return handle
+
+
+class Selector(selectors.DefaultSelector):
+    """A selector whose waiting goes through the trial's clock."""
+
+    idle = 0
+
+    def select(self, timeout: float | None = None) -> Any:
+        events = clock.wait(super().select, timeout)
+        self.idle = 0 if events or timeout is None or timeout > 0 else self.idle + 1
+        return events
+
+
+class Loop(asyncio.SelectorEventLoop):
+    """The stock loop with points."""
+
+    def __init__(self, trial: Trial) -> None:
+        self.selector = Selector()
+        super().__init__(self.selector)
+        self.trial = trial
+        self.armed = False
+        self.op: asyncio.Task[Any] | None = None
+        self.main: asyncio.Task[Any] | None = None
+        self.first: Any = None
+        self.started = False
+        self.dirty = False
+        self.n = 0
+        self.turn_faults: list[list[Any]] = []
+        self.spun = False
+        self.firing = False
+        self.scope: Any = None
+        ready = Ready(self._ready)  # type: ignore[has-type]
+        ready.loop = self
+        self._ready = ready
+
+    # -- points ----------------------------------------------------------
+
+    def arm(self, op: asyncio.Task[Any]) -> None:
+        """Count from the first step of `op` on."""
+        self.op, self.started, self.dirty, self.n = op, False, False, 0
+        self.first = self._ready[-1] if self._ready else None
+        self.armed = True
+        self.selector.idle = 0
+
+    def before(self, handle: Any) -> None:
+        """A handle is about to run; the gap before it is a point."""
+        if handle._cancelled:
+            return
+        callback = handle._callback
+        if type(callback) is Own or getattr(callback, "__self__", None) is self.main:
+            return
+        if getattr(callback, "__name__", "") == "_read_from_self":
+            return
+        if not self.started:
+            self.started = handle is self.first
+        else:
+            self.point()
+        self.trial.steps += 1
+        self.dirty = True
+
+    def _run_once(self) -> None:
+        stalls = len(clock.stalls)
+        clock.turn()
+        if len(clock.stalls) > stalls and self.op is not None:
+            self.trial.stall_sites[stalls] = suspended_at(chains.task_chain(self.op))
+        if self.armed and self.started:
+            self._turn()
+        super()._run_once()  # type: ignore[misc]
+
+    def _turn(self) -> None:
+        self.trial.turns += 1
+        if self.dirty:  # turns that ran nothing are no points, or points would drift
+            self.dirty = False
+            self.point()
+        for entry in self.turn_faults:
+            fault, left = entry
+            if left > 0:
+                entry[1] -= 1
+                self.selector.idle = 0
+                self.fire(fault)
+        idle = self.selector.idle
+        if idle > SPIN:
+            self._spinning(idle)
+
+    def _spinning(self, idle: int) -> None:
+        """Turns go by and nothing happens: record it, and go on to the next timer, so that it costs turns, not seconds."""
+        trial = self.trial
+        if idle > trial.spin:
+            trial.spin = idle
+        if not self.spun:
+            self.spun = True
+            trial.spin_site = suspended_at(chains.task_chain(self.op)) if self.op else None
+            trial.event("spin", f"{idle} turns in a row without an event, at {trial.spin_site}")
+        if not clock.virtual:
+            if idle % 256 == 0 and clock.now() >= clock.bound_at:
+                clock.on_hang("spinning")
+        elif (idle - SPIN) % _SPIN_AGAIN == 1:
+            timers = [handle._when for handle in self._scheduled if not handle._cancelled]  # type: ignore[attr-defined]
+            clock.leap(min(timers, default=INFINITY))
+
+    def point(self) -> None:
+        """The gap after a step."""
+        op = self.op
+        if op is None or op.done():
+            return
+        self.n += 1
+        trial = self.trial
+        if trial.order.record_points:
+            trial.points.append(Point(self.n, *self._where(op), trial.at()))
+        for fault in trial.at_point(self.n):
+            self.fire(fault)
+
+    def _where(self, op: asyncio.Task[Any]) -> tuple[tuple[Site, ...], str]:
+        where = chains.task_chain(op)
+        waiter = getattr(op, "_fut_waiter", None)
+        ready = [_named(handle) for handle in self._ready]
+        others = sorted(
+            "|".join(f"{site.file}:{site.line}" for site in chains.task_chain(task))
+            for task in asyncio.all_tasks(self)
+            if task is not op and task is not self.main
+        )
+        state = (
+            [f"{site.file}:{site.line}" for site in where],
+            None if waiter is None else (type(waiter).__name__, waiter.done()),
+            ready,
+            others,
+        )
+        return where, f"{hash(repr(state)) & 0xFFFFFFFF:08x}"
+
+    # -- faults ----------------------------------------------------------
+
+    def fire(self, fault: Fault) -> None:
+        """Deliver a fault now, between two steps."""
+        op = self.op
+        if op is None:
+            return
+        where = chains.task_chain(op) if self.started else ()
+        self.firing = True
+        try:
+            if fault.kind == "cancel":
+                accepted: bool | None = op.cancel(msg=f"{outcomes.TOKEN}:{len(self.trial.faults) + 1}")
+            elif fault.kind == "scope" and self.scope is not None:
+                accepted = None if op.done() else True
+                self.scope.cancel()
+            elif fault.kind == "gc":
+                gc.collect()
+                accepted = None
+            else:
+                accepted = False
+        finally:
+            self.firing = False
+        self.trial.landed(fault.kind, accepted, where, self.n)
+
+    def schedule_timed(self) -> None:
+        """Set the harness's timers for faults that come after some seconds or every few."""
+        for fault in self.trial.due("after"):
+            self.call_later(fault.when.n, Own(lambda fault=fault: self._fire_timed(fault)))
+        for fault in self.trial.due("every"):
+            self._repeat(fault)
+        self.turn_faults = [[fault, int(fault.when.n)] for fault in self.trial.due("turns")]
+
+    def _repeat(self, fault: Fault) -> None:
+        def again() -> None:
+            if self.op is not None and not self.op.done():
+                self._fire_timed(fault)
+                self.call_later(fault.when.n, Own(again))
+
+        self.call_later(fault.when.n, Own(again))
+
+    def _fire_timed(self, fault: Fault) -> None:
+        self.selector.idle = 0
+        if self.armed and self.op is not None and not self.op.done():
+            self.fire(fault)
+
+    def call_exception_handler(self, context: dict[str, Any]) -> None:
+        error = context.get("exception")
+        text = str(context.get("message", ""))
+        if isinstance(error, BaseException):
+            text += f": {type(error).__name__}: {error}"
+        from ..watch import watch
+
+        watch.report("loop", text, _future_site(context))
+        super().call_exception_handler(context)
+
+
+class WatchedTask(asyncio.Task):  # type: ignore[type-arg]
+    """The C task, which says who cancelled it."""
+
+    def cancel(self, msg: Any = None) -> bool:
+        accepted = super().cancel(msg) if msg is not None else super().cancel()
+        loop = self.get_loop()
+        if isinstance(loop, Loop) and loop.armed and not loop.firing:
+            loop.trial.called_cancel(chains.caller(2), accepted, ())
+        return accepted
+
+
+def _factory(loop: asyncio.AbstractEventLoop, coro: Coroutine[Any, Any, Any], **options: Any) -> asyncio.Task[Any]:
+    return WatchedTask(coro, loop=loop, **options)
+
+
+def _named(handle: Any) -> str:
+    callback = handle._callback
+    owner = getattr(callback, "__self__", None)
+    if isinstance(owner, asyncio.Task):
+        return "step"
+    return str(getattr(callback, "__qualname__", type(callback).__name__))
+
+
+def _future_site(context: dict[str, Any]) -> Site | None:
+    """The line that made the future or task of a report, where the report knows it."""
+    task = context.get("task") or context.get("future")
+    if isinstance(task, asyncio.Task):
+        coro: Any = task.get_coro()
+        code = getattr(coro, "cr_code", None) or getattr(coro, "gi_code", None)
+        if code is not None:
+            return chains.roots.site(code, code.co_firstlineno)
+    error = context.get("exception")
+    return outcomes.flatten(error)[0].site if isinstance(error, BaseException) else None
+
+
+# -- one trial -------------------------------------------------------------
+
+
+class Driver:
+    """The phases of a trial on asyncio."""
+
+    def __init__(self, trial: Trial) -> None:
+        self.trial = trial
+        self.loop = Loop(trial)
+        self.loop.set_task_factory(_factory)  # type: ignore[arg-type]  # stubs want an exact protocol
+        trial.describe_tasks = self._describe
+        trial.task_items = self._tasks
+        trial.case._on_event = self._on_event
+        self.generator: Any = None
+
+    def run(self) -> None:
+        """All phases, to the end of the loop. What was seen is in the trial's record."""
+        asyncio.set_event_loop(self.loop)
+        trial = self.trial
+        main = self.loop.create_task(self._main(), name="stormdrain")
+        self.loop.main = main
+        try:
+            self.loop.run_until_complete(main)
+        finally:
+            self._close()
+        if trial.exit.kind == "not-run":
+            trial.exit = Outcome("returned")
+
+    async def _main(self) -> None:
+        trial = self.trial
+        trial.unbuilt = trial.take()
+        subject = await self._build()
+        if trial.built.kind != "returned":
+            return
+        trial.prepare(subject, asyncio.sleep)
+        await self._operate(subject)
+        await self._settle()
+        await self._follow_up(subject)
+        del subject
+        await self._dispose()
+
+    async def _build(self) -> Any:
+        trial = self.trial
+        made = trial.order.probe.function(trial.case)
+        try:
+            if inspect.isasyncgen(made):
+                self.generator = made
+                subject = await made.__anext__()
+            else:
+                subject = await made
+        except StopAsyncIteration:
+            trial.built = Outcome("raised", outcomes.flatten(RuntimeError("the probe yielded nothing")))
+            return None
+        except BaseException as error:
+            trial.built = outcomes.raised(error)
+            return None
+        trial.built = Outcome("returned")
+        return subject
+
+    async def _operate(self, subject: Any) -> None:
+        trial, loop = self.trial, self.loop
+        await asyncio.sleep(0)
+        ended = loop.create_future()
+        trial.begin()
+        op = loop.create_task(self._wrapped(subject), name="operation")
+        loop.arm(op)
+        op.add_done_callback(Own(lambda _: ended.set_result(None)))
+        before = _cancelling(op)
+        loop.schedule_timed()
+        for fault in trial.due("start"):
+            if fault.kind == "cancel":
+                loop.fire(fault)
+        await ended
+        loop.armed = False
+        after = _cancelling(op)
+        trial.cancelling = None if before is None or after is None else (before, after)
+        trial.finish(self._outcome(op))
+
+    def _outcome(self, op: asyncio.Task[Any]) -> Outcome:
+        trial = self.trial
+        if not trial.entered:
+            return Outcome("never-entered")
+        try:
+            return outcomes.returned(op.result())
+        except BaseException as error:
+            return outcomes.raised(error, trial.injected)
+
+    async def _operation(self, subject: Any) -> Any:
+        self.trial.entered = True
+        return await self.trial.call(subject)
+
+    async def _wrapped(self, subject: Any) -> Any:
+        wrap = self.trial.order.schedule.wrap
+        if wrap is None:
+            return await self._operation(subject)
+        return await _WRAPS[wrap.kind](self, subject, wrap.seconds or 0.0)
+
+    async def _settle(self) -> None:
+        trial = self.trial
+        first: tuple[Left, ...] | None = None
+        for pause in SETTLE:
+            await asyncio.sleep(pause)
+            left = trial.beyond(trial.take())
+            if first is None:
+                first = left
+                if left:
+                    gc.collect()
+            if not left:
+                break
+        trial.left = left
+        keys = collections.Counter(item.key for item in left)
+        trial.late = tuple(item for item in first or () if keys[item.key] == 0)
+        trial.fix_facts()
+
+    async def _follow_up(self, subject: Any) -> None:
+        trial = self.trial
+        probe = trial.order.probe
+        if not trial.order.follow_up or not (probe.follow_up or probe.closes):
+            return
+        trial.run_bounded("following up")
+        try:
+            if probe.follow_up is not None:
+                await probe.follow_up(subject, trial.case)
+            else:
+                await trial.call(subject)
+        except BaseException as error:
+            trial.follow = outcomes.raised(error, trial.injected)
+        else:
+            trial.follow = Outcome("returned")
+        trial.event("follow-up", trial.follow.kind)
+
+    async def _dispose(self) -> None:
+        trial = self.trial
+        trial.run_bounded("disposing")
+        try:
+            if self.generator is not None:
+                await self.generator.__anext__()
+        except StopAsyncIteration:
+            trial.disposed = Outcome("returned")
+        except BaseException as error:
+            trial.disposed = outcomes.raised(error, trial.injected)
+        else:
+            trial.disposed = Outcome("returned")
+        self.generator = None
+        trial.final = trial.take()
+
+    def _close(self) -> None:
+        """What `asyncio.run` does at its end."""
+        trial, loop = self.trial, self.loop
+        trial.run_bounded("closing the loop")
+        try:
+            left = [task for task in asyncio.all_tasks(loop) if not task.done()]
+            for task in left:
+                task.cancel()
+            if left:
+                loop.run_until_complete(asyncio.gather(*left, return_exceptions=True))
+            del left
+            loop.run_until_complete(loop.shutdown_asyncgens())
+            loop.run_until_complete(loop.shutdown_default_executor())
+        finally:
+            asyncio.set_event_loop(None)
+            loop.close()
+        self.loop.op = None
+        self.loop.main = None
+        gc.collect()
+
+    def _on_event(self, name: str) -> None:
+        for fault in self.trial.due("event"):
+            if fault.when.name == name and self.loop.armed:
+                self.loop.fire(fault)
+
+    def _describe(self) -> tuple[str, ...]:
+        tasks = asyncio.all_tasks(self.loop)
+        order = sorted(tasks, key=lambda task: (task is not self.loop.op, task.get_name()))
+        return tuple(chains.awaited_by(task) for task in order if task is not self.loop.main)
+
+    def _tasks(self) -> list[Left]:
+        items = []
+        for task in asyncio.all_tasks(self.loop):
+            if task is self.loop.main or task is self.loop.op or task.done():
+                continue
+            coro: Any = task.get_coro()
+            name = getattr(coro, "__qualname__", type(coro).__name__)
+            where = chains.task_chain(task)
+            items.append(Left("task", f"{task.get_name()} ({name})", f"task {name}", suspended_at(where)))
+        return items
+
+
+def _cancelling(task: asyncio.Task[Any]) -> int | None:
+    counter = getattr(task, "cancelling", None)
+    return counter() if counter is not None else None
+
+
+# -- what is put around the operation -------------------------------------
+
+
+async def _wait_for(driver: Driver, subject: Any, seconds: float) -> Any:
+    return await asyncio.wait_for(driver._operation(subject), seconds)
+
+
+async def _timeout(driver: Driver, subject: Any, seconds: float) -> Any:
+    if sys.version_info < (3, 11):
+        raise RuntimeError("asyncio.timeout came with 3.11")
+    async with asyncio.timeout(seconds):
+        return await driver._operation(subject)
+
+
+async def _fail_after(driver: Driver, subject: Any, seconds: float) -> Any:
+    import anyio
+
+    with anyio.fail_after(seconds):
+        return await driver._operation(subject)
+
+
+async def _move_on_after(driver: Driver, subject: Any, seconds: float) -> Any:
+    import anyio
+
+    with anyio.move_on_after(seconds):
+        return await driver._operation(subject)
+
+
+async def _scope(driver: Driver, subject: Any, seconds: float) -> Any:
+    import anyio
+
+    with anyio.CancelScope() as scope:
+        driver.loop.scope = scope
+        for fault in driver.trial.due("start"):
+            if fault.kind == "scope":
+                driver.loop.fire(fault)
+        return await driver._operation(subject)
+
+
+_WRAPS: dict[str, Callable[[Driver, Any, float], Awaitable[Any]]] = {
+    "wait_for": _wait_for,
+    "timeout": _timeout,
+    "fail_after": _fail_after,
+    "move_on_after": _move_on_after,
+    "scope": _scope,
+}

@@ -1,0 +1,315 @@
+"""Trials in processes of their own: forked, watched, ended, swept up after.
+
+The worker never runs a loop and has no threads, so a fork of it is a clean
+start. The end of a trial is what `waitpid` says, never the end of a pipe, which
+a leaked grandchild may hold open. After each trial everything that came to the
+worker as an orphan is ended, until two looks in a row find nobody.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import faulthandler
+import gc
+import json
+import os
+import random
+import select
+import shutil
+import signal
+import sys
+import threading
+import traceback
+from collections import deque
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from ..model import Observation, Outcome, from_json, to_json
+from . import linux, procfs, reaper
+from .clock import clock, real_monotonic
+from .trial import Order, Trial
+
+_VIRTUAL_LIMIT = 60.0
+"""Real seconds that a trial in virtual time may take; more means that it blocks or holds."""
+_LARGEST = 32 << 20
+
+
+@dataclass
+class Running:
+    """A trial that has been started."""
+
+    order: Order
+    pid: int
+    pipe: int
+    folder: str
+    began: float
+    limit: float
+    pidfd: int = -1
+    data: bytearray = field(default_factory=bytearray)
+    observation: Observation | None = None
+    error: str = ""
+    observed_at: float = 0.0
+    exit: str = ""
+
+
+@dataclass(frozen=True)
+class Result:
+    """What came of a trial: an observation, or an error of the harness itself."""
+
+    order: Order
+    observation: Observation | None
+    error: str = ""
+    strays: int = 0
+
+
+class Pool:
+    """Runs trials, `jobs` at a time.
+
+    Args:
+        folder: where trials get their folders.
+        jobs: how many at a time.
+    """
+
+    def __init__(self, folder: str, jobs: int) -> None:
+        self.folder = folder
+        self.jobs = jobs
+        self.count = 0
+        self.killed = 0
+        self._live: dict[int, Running] = {}
+        linux.become_subreaper()
+        # A worker may itself be forked by a program that has children (a test suite): those are not ours.
+        self._foreign = frozenset(procfs.children())
+
+    def run(self, orders: Iterable[Order]) -> Iterator[Result]:
+        """Run the orders; results come as trials end. `orders` is drawn from only when there is room."""
+        todo = iter(orders)
+        more = True
+        done: deque[Result] = deque()
+        try:
+            while more or self._live:
+                while more and len(self._live) < self.jobs:
+                    order = next(todo, None)
+                    if order is None:
+                        more = False
+                    else:
+                        self._start(order)
+                if self._live:
+                    done.extend(self._wait())
+                while done:
+                    yield done.popleft()
+        finally:
+            self.close()
+
+    def close(self) -> None:
+        """End whatever still runs."""
+        for running in list(self._live.values()):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(running.pid, signal.SIGKILL)
+            self._collect(running)
+
+    # -- starting --------------------------------------------------------
+
+    def _start(self, order: Order) -> None:
+        self.count += 1
+        folder = os.path.join(self.folder, f"t{self.count:05d}")
+        os.mkdir(folder, 0o700)
+        ours, theirs = os.pipe()
+        limit = _VIRTUAL_LIMIT if order.virtual else order.bound * 2 + 90
+        me = os.getpid()
+        pid = os.fork()
+        if pid == 0:
+            self._in_trial(order, me, folder, ours, theirs, limit)
+        os.close(theirs)
+        os.set_blocking(ours, False)
+        running = Running(order, pid, ours, folder, real_monotonic(), limit)
+        if hasattr(os, "pidfd_open"):
+            running.pidfd = os.pidfd_open(pid)
+        self._live[pid] = running
+
+    def _in_trial(self, order: Order, parent: int, folder: str, ours: int, theirs: int, limit: float) -> None:
+        """In the forked process; never returns."""
+        status = 70
+        try:
+            os.setsid()
+            linux.become_subreaper()
+            linux.die_with_parent(parent)
+            for running in self._live.values():
+                for number in (running.pipe, running.pidfd):
+                    with contextlib.suppress(OSError):
+                        os.close(number)
+            os.close(ours)
+            run_trial(order, folder, theirs, limit)
+            status = 0
+        except BaseException as error:
+            _say(theirs, {"error": "".join(traceback.format_exception(error))[-4000:]})
+        finally:
+            os._exit(status)
+
+    # -- watching --------------------------------------------------------
+
+    def _wait(self) -> list[Result]:
+        """Wait until something happens; the trials that are over."""
+        now = real_monotonic()
+        poller = select.poll()
+        until = 1.0
+        for running in self._live.values():
+            poller.register(running.pipe, select.POLLIN)
+            if running.pidfd >= 0:
+                poller.register(running.pidfd, select.POLLIN)
+            until = min(until, self._deadline(running) - now)
+        if any(running.pidfd < 0 for running in self._live.values()):
+            until = min(until, 0.005)
+        try:
+            poller.poll(max(until, 0) * 1000)
+        except InterruptedError:
+            pass
+        over = []
+        for running in list(self._live.values()):
+            self._read(running)
+            pid, status = _wait_for(running.pid)
+            if pid:
+                over.append(self._collect(running, status))
+            elif real_monotonic() >= self._deadline(running):
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(running.pid, signal.SIGKILL)
+                over.append(self._collect(running, timed_out=True))
+        return over
+
+    def _deadline(self, running: Running) -> float:
+        if running.observed_at:
+            return running.observed_at + running.order.exit_bound + 0.5
+        return running.began + running.limit
+
+    def _read(self, running: Running) -> None:
+        with contextlib.suppress(BlockingIOError, OSError):
+            while (piece := os.read(running.pipe, 1 << 20)) and len(running.data) < _LARGEST:
+                running.data += piece
+        while (end := running.data.find(b"\n")) >= 0:
+            line = bytes(running.data[:end])
+            del running.data[: end + 1]
+            said = json.loads(line)
+            if "observation" in said:
+                running.observation = from_json(Observation, said["observation"])
+                running.observed_at = real_monotonic()
+            elif "exit" in said:
+                running.exit = said["exit"]
+            else:
+                running.error = said["error"]
+
+    def _collect(self, running: Running, status: int | None = None, timed_out: bool = False) -> Result:
+        """The trial has ended or been killed: reap it, end what it left, and say what came of it."""
+        if status is None:
+            with contextlib.suppress(ChildProcessError):
+                status = os.waitpid(running.pid, 0)[1]
+        self._live.pop(running.pid, None)
+        strays = reaper.sweep(keep={*self._live, *self._foreign})
+        self.killed += strays
+        self._read(running)
+        os.close(running.pipe)
+        if running.pidfd >= 0:
+            os.close(running.pidfd)
+        result = self._result(running, status or 0, timed_out, strays)
+        shutil.rmtree(running.folder, ignore_errors=True)
+        return result
+
+    def _result(self, running: Running, status: int, timed_out: bool, strays: int) -> Result:
+        seen = running.observation
+        if seen is not None:
+            if seen.exit.kind == "returned" and running.exit != "left":
+                if timed_out:
+                    seen = replace(seen, exit=Outcome("hung", value=_stacks(running.folder)))
+                else:
+                    seen = replace(seen, exit=Outcome("crashed", value=_died(status)))
+            return Result(running.order, seen, "", strays)
+        if running.error:
+            return Result(running.order, None, running.error, strays)
+        clock_name = "virtual" if running.order.virtual else "real"
+        if timed_out:
+            stacks = _stacks(running.folder)
+            outcome = Outcome("hung", value=stacks)
+            why = f"blocked for {running.limit:.0f} real seconds; the main thread: {stacks or 'not seen'}"
+            return Result(running.order, Observation(clock_name, outcome, notes=(why,)), "", strays)
+        died = _died(status)
+        return Result(running.order, Observation(clock_name, Outcome("crashed", value=died), notes=(died,)), "", strays)
+
+
+def _wait_for(pid: int) -> tuple[int, int]:
+    try:
+        return os.waitpid(pid, os.WNOHANG)
+    except ChildProcessError:
+        return pid, 0
+
+
+def _died(status: int) -> str:
+    if os.WIFSIGNALED(status):
+        return f"the process died of {signal.Signals(os.WTERMSIG(status)).name}"
+    return f"the process left with status {os.WEXITSTATUS(status)}"
+
+
+def _stacks(folder: str) -> str:
+    """What the watchdog wrote of the stacks, a line a frame, innermost first."""
+    try:
+        with open(os.path.join(folder, "stacks"), errors="replace") as file:
+            lines = [line.strip() for line in file if line.strip().startswith(("File", "Thread", "Current"))]
+    except OSError:
+        return ""
+    return " < ".join(lines[:24])
+
+
+def _say(pipe: int, what: dict[str, Any]) -> None:
+    data = (json.dumps(what) + "\n").encode()
+    while data:
+        data = data[os.write(pipe, data) :]
+
+
+def run_trial(order: Order, folder: str, pipe: int, limit: float) -> None:
+    """Everything that happens in the trial's own process, but its end."""
+    _surroundings(order, folder)
+    stacks = open(os.path.join(folder, "stacks"), "w")
+    faulthandler.dump_traceback_later(max(limit - 1.0, 1.0), file=stacks)
+    if order.virtual:
+        clock.start_virtual()
+    trial = Trial(order, folder, lambda seen: _say(pipe, {"observation": to_json(seen)}))
+    driver = _driver(trial)
+    driver.run()
+    del driver
+    gc.collect()
+    faulthandler.cancel_dump_traceback_later()
+    faulthandler.dump_traceback_later(order.exit_bound, file=stacks)
+    trial.report()
+    # What the interpreter does when it leaves, as far as the target can notice it.
+    threading._shutdown()  # type: ignore[attr-defined]
+    atexit._run_exitfuncs()
+    _say(pipe, {"exit": "left"})
+
+
+def _driver(trial: Trial) -> Any:
+    if trial.order.backend == "trio":
+        from .drive import trio_
+
+        return trio_.Driver(trial)
+    from .drive import aio
+
+    return aio.Driver(trial)
+
+
+def _surroundings(order: Order, folder: str) -> None:
+    """A folder, descriptors, environment and seeds of the trial's own."""
+    null = os.open(os.devnull, os.O_RDONLY)
+    out = os.open(os.path.join(folder, "output"), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    for source, target in ((null, 0), (out, 1), (out, 2)):
+        os.dup2(source, target)
+    for number in (null, out):
+        if number > 2:
+            os.close(number)
+    os.makedirs(os.path.join(folder, "tmp"))
+    os.environ["TMPDIR"] = os.path.join(folder, "tmp")
+    os.environ.update(order.probe.env)
+    if (tempfile := sys.modules.get("tempfile")) is not None:
+        setattr(tempfile, "tempdir", None)  # noqa: B010 - the module is only known at run time
+    os.chdir(folder)
+    random.seed(order.seed)
+    # An automatic collection at another moment each time would make trials differ; the storms collect on purpose.
+    gc.disable()

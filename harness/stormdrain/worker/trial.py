@@ -1,0 +1,382 @@
+"""One trial: the record that is kept while an operation runs under a schedule, and the observation made of it.
+
+A backend's driver runs the phases (build, operate, settle, follow up, dispose);
+everything that is the same for all backends is here. A trial never judges.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import os
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from ..errors import UsageError
+from ..model import Blocked, Event, Fault, FaultRecord, Hang, Left, Observation, Outcome, Point, Schedule, Site
+from . import chains, outcomes, procfs
+from .case import Case
+from .census import Census, beyond
+from .clock import INFINITY, clock
+from .props.hub import Hub
+from .script import Probe
+from .watch import watch
+
+if TYPE_CHECKING:
+    from ..model import Exc
+
+BUILD_BOUND = 20.0
+"""Seconds within which a subject must be built."""
+AFTER_BOUND = 15.0
+"""Seconds within which follow-up, dispose and the loop's end must each be over."""
+SETTLE = (0.0, 0.005, 0.015, 0.03, 0.05, 0.1, 0.2, 0.4, 0.6, 0.6)
+"""Pauses between looks while settling: 2 s in all."""
+FAIL_DELAY = 0.05
+"""Seconds for which an asynchronous call that is made to raise is suspended first."""
+_TIMELINE = 2000
+
+
+@dataclass
+class Order:
+    """What a trial is to do."""
+
+    probe: Probe
+    schedule: Schedule
+    backend: str = "asyncio"
+    virtual: bool = True
+    bound: float = 15.0
+    record_points: bool = False
+    baseline: tuple[Left, ...] = ()
+    """What calm left; empty in calm itself."""
+    calm: bool = False
+    follow_up: bool = True
+    phase: str = "storm"
+    seed: int = 0
+    exit_bound: float = 5.0
+    """Real seconds within which the interpreter must leave once the loop is closed."""
+
+
+@dataclass
+class Trial:
+    """The record of one trial, while it runs."""
+
+    order: Order
+    folder: str
+    send: Callable[[Observation], None]
+    phase: str = "building"
+    t0: float = 0.0
+    real0: float = 0.0
+    ended: float = 0.0
+    ended_real: float = 0.0
+    outcome: Outcome = Outcome("not-run")
+    built: Outcome = Outcome("not-run")
+    follow: Outcome = Outcome("not-run")
+    disposed: Outcome = Outcome("not-run")
+    exit: Outcome = Outcome("not-run")
+    entered: bool = False
+    steps: int = 0
+    turns: int = 0
+    spin: int = 0
+    spin_site: Site | None = None
+    cancelling: tuple[int, int] | None = None
+    faults: list[FaultRecord] = field(default_factory=list)
+    cancels: list[FaultRecord] = field(default_factory=list)
+    injected: list[BaseException] = field(default_factory=list)
+    counts: dict[str, int | None] = field(default_factory=dict)
+    failures: dict[str, int] = field(default_factory=dict)
+    points: list[Point] = field(default_factory=list)
+    timeline: list[Event] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    before: tuple[Left, ...] = ()
+    unbuilt: tuple[Left, ...] = ()
+    left: tuple[Left, ...] = ()
+    late: tuple[Left, ...] = ()
+    final: tuple[Left, ...] = ()
+    hang: Hang | None = None
+    stall_sites: dict[int, Site | None] = field(default_factory=dict)
+    sent: bool = False
+    describe_tasks: Callable[[], tuple[str, ...]] = tuple
+    task_items: Callable[[], list[Left]] = list
+
+    def __post_init__(self) -> None:
+        for name in ("tmp", "case"):
+            os.makedirs(os.path.join(self.folder, name), exist_ok=True)
+        watch.start(self.event)
+        self.hub = Hub(
+            self.folder, virtual=self.order.virtual, now=clock.now, record=self.event
+        )
+        self.case = Case(self.folder, self.order.backend, self.order.probe.param, self.hub)
+        self.census = Census(self.folder)
+        clock.hub = self.hub
+        clock.on_hang = self.hung
+        clock.bound_at = clock.now() + BUILD_BOUND
+        self.t0 = clock.now()
+        self._points = {int(f.when.n): [] for f in self.order.schedule.faults if f.when.kind == "point"}  # type: dict[int, list[Fault]]
+        last: list[Fault] | None = None
+        for fault in self.order.schedule.faults:
+            if fault.when.kind == "point":
+                last = self._points[int(fault.when.n)]
+                last.append(fault)
+            elif fault.when.kind == "with" and last is not None:
+                last.append(fault)
+
+    # -- recording -------------------------------------------------------
+
+    def at(self) -> float:
+        """Seconds since the operation's start, on the trial's clock."""
+        return round(clock.now() - self.t0, 6)
+
+    def event(self, what: str, detail: str = "") -> None:
+        """Put something on the timeline."""
+        if len(self.timeline) < _TIMELINE:
+            self.timeline.append(Event(self.at(), what, detail.replace(self.folder, "$DIR")))
+
+    def at_point(self, n: int) -> list[Fault]:
+        """The faults that are due at the n-th point."""
+        return self._points.get(n, [])
+
+    def due(self, kind: str) -> list[Fault]:
+        """The faults with that kind of moment."""
+        return [fault for fault in self.order.schedule.faults if fault.when.kind == kind]
+
+    def landed(self, kind: str, accepted: bool | None, chain: tuple[Site, ...], point: int, note: str = "") -> None:
+        """A fault was delivered."""
+        self.faults.append(FaultRecord(kind, point, self.at(), accepted, chain, note=note))
+        if len(self.faults) <= 50:
+            where = str(chain[-1]) if chain else "before the first step"
+            self.event(f"fault {kind}", f"at point {point}, {'accepted' if accepted else 'refused' if accepted is False else 'done'}, at {where}")
+
+    def called_cancel(self, who: Site | None, accepted: bool, chain: tuple[Site, ...]) -> None:
+        """Somebody else called `cancel()`."""
+        if len(self.cancels) < 200:
+            self.cancels.append(FaultRecord("cancel", 0, self.at(), accepted, chain, caller=who, injected=False))
+
+    # -- the subject -----------------------------------------------------
+
+    def prepare(self, subject: Any, sleep: Callable[[float], Any]) -> None:
+        """Count the methods that the probe names and make calls raise that the schedule names."""
+        for name in self.order.probe.count:
+            self.counts[name] = self._count(subject, name)
+        for failure in self.order.schedule.failures:
+            self._break(subject, failure.call, failure.error, sleep)
+
+    def _count(self, subject: Any, name: str) -> int | None:
+        owner, last, original = _resolve(subject, name)
+        if original is None:
+            return None
+
+        def counted(*args: Any, **options: Any) -> Any:
+            self.counts[name] = (self.counts[name] or 0) + 1
+            self.event("entered", name)
+            return original(*args, **options)
+
+        _replace(owner, last, counted)
+        return 0
+
+    def _break(self, subject: Any, call: str, error: str, sleep: Callable[[float], Any]) -> None:
+        owner, last, original = _resolve(subject, call)
+        if original is None:
+            self.notes.append(f"this revision has no {call}")
+            return
+        kind = _exception(error)
+        self.failures[call] = 0
+
+        def make() -> BaseException:
+            self.failures[call] += 1
+            made = kind(f"{outcomes.TOKEN}: injected into {call}")
+            self.injected.append(made)
+            self.event("raises", f"{call}: {error}")
+            return made
+
+        async def failing(*args: Any, **options: Any) -> Any:
+            await sleep(FAIL_DELAY)
+            raise make()
+
+        def failing_at_once(*args: Any, **options: Any) -> Any:
+            raise make()
+
+        _replace(owner, last, failing if inspect.iscoroutinefunction(original) else failing_at_once)
+
+    def call(self, subject: Any) -> Any:
+        """The operation's coroutine."""
+        operation = self.order.probe.operation
+        if isinstance(operation, str):
+            _, _, method = _resolve(subject, operation)
+            if method is None:
+                raise UsageError(
+                    f"The subject ({type(subject).__name__}) has no {operation}.",
+                    where=f"{self.order.probe.file}: {self.order.probe.name}",
+                    todo="name a method of what the probe yields, or give an async function",
+                )
+            return method()
+        return operation(subject, self.case)
+
+    # -- phases ----------------------------------------------------------
+
+    def begin(self) -> None:
+        """The operation starts now."""
+        self.before = self.take()
+        self.phase = "operating"
+        self.t0 = clock.now()
+        self.real0 = _real()
+        clock.bound_at = self.t0 + self.order.bound
+        self.timeline = [Event(-abs(e.at), e.what, e.detail) for e in self.timeline]
+        clock.holds.clear()
+        clock.stalls.clear()
+        self.event("operation starts")
+
+    def finish(self, outcome: Outcome) -> None:
+        """The operation has ended."""
+        self.outcome = outcome
+        self.ended, self.ended_real = clock.now(), _real()
+        self.phase = "settling"
+        clock.bound_at = INFINITY
+        error = outcome.error
+        self.event("operation ends", f"{outcome.kind} {error.type + ': ' + error.message if error else ''}".strip())
+
+    def take(self) -> tuple[Left, ...]:
+        """A census now."""
+        self.hub.drain()
+        self.census.own = self.hub.descriptors()
+        return self.census.take(self.task_items(), self.hub.pids)
+
+    def beyond(self, now: Iterable[Left]) -> tuple[Left, ...]:
+        """What is there beyond what may be."""
+        order = self.order
+        if not order.calm:
+            return beyond(now, order.baseline)
+        if not order.probe.closes:
+            return beyond(now, self.before)
+        processes = [item for item in now if item.kind == "process"]
+        rest = [item for item in now if item.kind != "process"]
+        return beyond(processes, self.unbuilt) + beyond(rest, self.before)
+
+    def run_bounded(self, phase: str) -> None:
+        """Another phase begins: it has a bound of its own."""
+        self.phase = phase
+        clock.bound_at = clock.now() + AFTER_BOUND
+
+    # -- hangs -----------------------------------------------------------
+
+    def hung(self, why: str) -> None:
+        """Called by the clock when what is under way can no longer end, or has not within its bound. Does not return."""
+        kind = "deadlock" if why == "deadlock" else "hung"
+        self.hang = Hang(
+            f"{why} while {self.phase}",
+            self.describe_tasks(),
+            chains.thread_stacks(),
+            tuple(procfs.tree()),
+        )
+        self.event("hang", self.hang.why)
+        outcome = Outcome(kind)
+        if self.phase == "building":
+            self.built = outcome
+        elif self.phase == "operating":
+            self.finish(outcome)
+            self.left = self.beyond(self.take())
+        elif self.phase in ("settling", "disposing"):
+            self.disposed = outcome
+        elif self.phase == "following up":
+            self.follow = outcome
+        else:
+            self.exit = outcome
+        self.report()
+        os._exit(0)
+
+    # -- the observation -------------------------------------------------
+
+    def report(self) -> None:
+        """Send what was seen; once."""
+        if self.sent:
+            return
+        self.sent = True
+        schedule = self.order.schedule
+        self.send(
+            Observation(
+                clock="virtual" if self.order.virtual else "real",
+                outcome=self.outcome,
+                built=self.built,
+                elapsed=round(self.ended - self.t0, 6) if self.ended else 0.0,
+                elapsed_real=round(self.ended_real - self.real0, 4) if self.ended_real else 0.0,
+                bound=self.order.bound,
+                asked=schedule.wrap.seconds if schedule.wrap else None,
+                faults=tuple(self.faults),
+                cancels=tuple(self.cancels),
+                counts=self.counts,
+                failures=self.failures,
+                steps=self.steps,
+                turns=self.turns,
+                spin=self.spin,
+                spin_site=self.spin_site,
+                cancelling=self.cancelling,
+                processes=self.facts,
+                before=self.before,
+                left=self.left,
+                late=self.late,
+                final=self.final,
+                follow_up=self.follow,
+                dispose=self.disposed,
+                exit=self.exit,
+                reports=tuple(watch.reports),
+                hang=self.hang,
+                blocked=tuple(Blocked(round(seconds, 3), self.stall_sites.get(n)) for n, seconds in enumerate(clock.stalls)),
+                holds={why: round(seconds, 4) for why, seconds in clock.holds.items()},
+                points=tuple(self.points),
+                timeline=tuple(self.timeline),
+                notes=tuple(self.notes),
+            )
+        )
+
+    @property
+    def facts(self) -> tuple[Any, ...]:
+        """Fates of all processes: as they were when the operation had settled, where that was recorded."""
+        if self._facts is None:
+            self._facts = self.census.facts(self.hub.pids)
+        return self._facts
+
+    def fix_facts(self) -> None:
+        """Record the fates of processes as they are now."""
+        self._facts = self.census.facts(self.hub.pids)
+
+    _facts: tuple[Any, ...] | None = None
+
+
+def _real() -> float:
+    from .clock import real_monotonic
+
+    return real_monotonic()
+
+
+def _resolve(subject: Any, path: str) -> tuple[Any, str, Any]:
+    """The owner, last name and value of a dotted path on the subject; None where it is missing."""
+    owner = subject
+    *way, last = path.split(".")
+    for name in way:
+        owner = getattr(owner, name, None)
+        if owner is None:
+            return None, last, None
+    return owner, last, getattr(owner, last, None)
+
+
+def _replace(owner: Any, name: str, value: Any) -> None:
+    """Put a function in a method's place on one object, or on its class where the object has no room."""
+    try:
+        object.__setattr__(owner, name, value)
+    except (AttributeError, TypeError):
+        with contextlib.suppress(AttributeError, TypeError):
+            setattr(type(owner), name, staticmethod(value))
+
+
+def _exception(name: str) -> type[BaseException]:
+    import builtins
+
+    kind = getattr(builtins, name, None)
+    if not (isinstance(kind, type) and issubclass(kind, BaseException)):
+        raise UsageError(f"{name} is no built-in exception.", todo="use one such as RuntimeError or PermissionError")
+    return kind
+
+
+def error_of(outcome: Outcome) -> Exc | None:
+    """The exception that came out of something, if one did."""
+    return outcome.error

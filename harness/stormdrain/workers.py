@@ -1,0 +1,172 @@
+"""A worker as the host sees it: started in an environment, asked, listened to, ended.
+
+The worker reaches the target's interpreter through a folder on `PYTHONPATH` that
+holds a link to this package and nothing else, so nothing is installed there and
+none of the host's libraries is seen.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from .errors import InternalError, UsageError
+
+_PACKAGE = Path(__file__).resolve().parent
+
+
+def link_folder(cache: Path | None = None) -> Path:
+    """A folder that holds a link to this package and nothing else.
+
+    Raises:
+        UsageError: it cannot be written.
+    """
+    root = cache or Path(tempfile.gettempdir()) / f"stormdrain-link-{os.getuid()}"
+    try:
+        root.mkdir(mode=0o700, parents=True, exist_ok=True)
+        link = root / "stormdrain"
+        if not link.is_symlink() or link.resolve() != _PACKAGE:
+            fresh = root / f".stormdrain.{os.getpid()}"
+            fresh.symlink_to(_PACKAGE, target_is_directory=True)
+            os.replace(fresh, link)
+    except OSError as error:
+        raise UsageError(f"The worker's folder cannot be written: {error.strerror}.", where=str(root), todo="free it, or set TMPDIR") from error
+    return root
+
+
+class Worker:
+    """A guardian with a worker below it.
+
+    Args:
+        python: the interpreter of the target's environment.
+        path: folders for PYTHONPATH (the revision's layer), in front of what the environment has.
+        env: further environment variables.
+        errors: file that the worker's stderr goes to.
+    """
+
+    def __init__(
+        self,
+        python: str,
+        path: Sequence[str] = (),
+        env: Mapping[str, str] | None = None,
+        errors: Path | None = None,
+        folder: Path | None = None,
+    ) -> None:
+        self.python = python
+        self._errors = errors
+        environment = {key: value for key, value in os.environ.items() if not key.startswith(("COVERAGE_", "PYTEST_"))}
+        environment.update(env or {})
+        environment["PYTHONPATH"] = os.pathsep.join([str(link_folder(folder)), *path])
+        environment["PYTHONHASHSEED"] = "0"
+        environment.pop("PYTHONHOME", None)
+        life, self._life = os.pipe()
+        requests, self._requests = os.pipe()
+        self._answers, answers = os.pipe()
+        inherited = (life, requests, answers)
+        try:
+            with open(errors, "ab") if errors else open(os.devnull, "wb") as stderr:
+                self._process = subprocess.Popen(
+                    [python, "-m", "stormdrain.worker", *map(str, inherited)],
+                    stdin=subprocess.DEVNULL,
+                    stdout=stderr,
+                    stderr=stderr,
+                    env=environment,
+                    pass_fds=inherited,
+                    start_new_session=True,
+                )
+        except OSError as error:
+            for number in (self._life, self._requests, self._answers):
+                os.close(number)
+            raise UsageError(
+                f"The interpreter cannot be started: {error.strerror}.", where=python, todo="name another with --python"
+            ) from error
+        finally:
+            for number in inherited:
+                os.close(number)
+        self._buffer = bytearray()
+        self._closed = False
+
+    def ask(self, request: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+        """Send a request; the messages that answer it, as pairs of kind and body.
+
+        Raises:
+            UsageError: the worker says that the request cannot be met.
+            InternalError: the worker broke down.
+        """
+        data = (json.dumps(request) + "\n").encode()
+        try:
+            while data:
+                data = data[os.write(self._requests, data) :]
+        except BrokenPipeError:
+            raise self._broken() from None
+        while True:
+            message = self._next()
+            kind, body = message["is"], message["body"]
+            if kind == "done":
+                return
+            if kind == "failed":
+                for _ in self._until_done():
+                    pass
+                error = UsageError(body["what"], where=body["where"], todo=body["todo"])
+                error.exit_code = body["code"]
+                raise error
+            if kind == "broken":
+                raise InternalError(body)
+            yield kind, body
+
+    def _until_done(self) -> Iterator[None]:
+        while self._next()["is"] != "done":
+            yield
+
+    def _next(self) -> dict[str, Any]:
+        while (end := self._buffer.find(b"\n")) < 0:
+            piece = os.read(self._answers, 1 << 20)
+            if not piece:
+                raise self._broken()
+            self._buffer += piece
+        line = bytes(self._buffer[:end])
+        del self._buffer[: end + 1]
+        message: dict[str, Any] = json.loads(line)
+        return message
+
+    def _broken(self) -> InternalError:
+        said = ""
+        if self._errors and self._errors.exists():
+            said = self._errors.read_text(errors="replace")[-2000:]
+        return InternalError(f"the worker of {self.python} has gone away\n{said}")
+
+    def close(self) -> None:
+        """End the worker and everything below it, and wait for that."""
+        if self._closed:
+            return
+        self._closed = True
+        for number in (self._requests, self._life):  # the guardian sees the end and sweeps
+            with contextlib.suppress(OSError):
+                os.close(number)
+        try:
+            self._process.wait(20)
+        except subprocess.TimeoutExpired:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self._process.pid, signal.SIGKILL)
+            self._process.wait()
+        with contextlib.suppress(OSError):
+            os.close(self._answers)
+
+    def __enter__(self) -> Worker:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+
+def ask_all(worker: Worker, request: Mapping[str, Any], take: Callable[[str, Any], None]) -> None:
+    """Ask and hand every answer to `take`."""
+    for kind, body in worker.ask(request):
+        take(kind, body)
