@@ -1,0 +1,158 @@
+"""A configuration is read strictly: what is misspelt is an error with its line and the nearest name."""
+
+from __future__ import annotations
+
+import datetime
+from pathlib import Path
+
+import pytest
+
+from stormdrain.errors import UsageError
+from stormdrain.gate.config import anchored, line_of, load_config, load_environment
+
+
+def write(folder: Path, text: str, name: str = "pyproject.toml") -> Path:
+    file = folder / name
+    file.write_text(text)
+    return file
+
+
+WHOLE = """\
+[project]
+name = "x"
+
+[tool.stormdrain]
+base = "pypi:claude-agent-sdk==0.2.143"
+head = "pypi:claude-agent-sdk==0.2.143+h760.toml"
+watched = ["3.10", "3.11"]
+
+[tool.stormdrain.environment]
+requires = ["anyio==4.15.0"]
+sdist = true
+dependencies = "listed"
+
+[tool.stormdrain.gate]
+probes = ["probes/claude_agent_sdk"]
+plans = ["mutants/claude_agent_sdk.toml"]
+pythons = ["3.11", "3.14"]
+optional_pythons = ["3.14"]
+storms = ["calm", "cancel-sweep"]
+fail_on = ["FAIL", "no-hot-spin"]
+base_rule = "all"
+max_survivors = 2
+budget = "30s"
+
+[[tool.stormdrain.accepted]]
+id = "a"
+reason = "known upstream"
+until = 2026-12-31
+
+[[tool.stormdrain.accepted]]
+id = "b"
+reason = "by design"
+until = "2027-01-31"
+"""
+
+
+def test_every_key_arrives_where_it_is_used(tmp_path: Path) -> None:
+    (tmp_path / "h760.toml").write_text("")
+    config = load_config(write(tmp_path, WHOLE))
+    assert config.found
+    assert config.base == "pypi:claude-agent-sdk==0.2.143"
+    assert config.head == f"pypi:claude-agent-sdk==0.2.143+{tmp_path.resolve() / 'h760.toml'}"
+    assert config.watched == ("3.10", "3.11")
+    assert config.environment.requires == ("anyio==4.15.0",)
+    assert config.environment.sdist
+    assert config.environment.dependencies == "listed"
+    assert config.plan.probes == ("probes/claude_agent_sdk",)
+    assert config.plan.optional_pythons == ("3.14",)
+    assert config.plan.budget == "30s"
+    assert config.policy.fail_on == ("FAIL", "no-hot-spin")
+    assert config.policy.base_rule == "all"
+    assert config.policy.max_survivors == 2
+    first, second = config.policy.accepted
+    assert (first.id, first.until, first.line) == ("a", datetime.date(2026, 12, 31), 26)
+    assert (second.id, second.until, second.line) == ("b", datetime.date(2027, 1, 31), 31)
+
+
+def test_a_project_without_a_table_of_ours_has_the_defaults(tmp_path: Path) -> None:
+    config = load_config(write(tmp_path, "[project]\nname = 'x'\n"))
+    assert not config.found
+    assert config.policy.base_rule == "new"
+    assert load_environment(tmp_path / "nowhere.toml").dependencies == "metadata"
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "what", "todo"),
+    [
+        ("[tool.stormdrain]\nbsae = 'x'", 2, "no key 'bsae'", "did you mean 'base'?"),
+        (
+            "[tool.stormdrain.gate]\n\nmax_survivor = 1",
+            3,
+            "no key 'max_survivor'",
+            "did you mean 'max_survivors'?",
+        ),
+        ("[tool.stormdrain.gate]\nmax_survivors = '1'", 2, "must be a whole number", ""),
+        ("[tool.stormdrain.gate]\nmax_survivors = true", 2, "must be a whole number", ""),
+        ("[tool.stormdrain.gate]\nmax_survivors = -1", 2, "below zero", ""),
+        ("[tool.stormdrain.gate]\nprobes = 'a'", 2, "a list of strings", ""),
+        ("[tool.stormdrain.gate]\nbase_rule = 'old'", 2, "cannot be 'old'", "new, all"),
+        ("[tool.stormdrain.gate]\nfail_on = ['no-hot-spn']", 2, "no-hot-spn", "did you mean 'no-hot-spin'?"),
+        ("[tool.stormdrain.gtae]\nx = 1", 1, "no key 'gtae'", "did you mean 'gate'?"),
+        ("[tool.stormdrain.environment]\nextra = ['x']", 2, "no key 'extra'", "did you mean 'extras'?"),
+        ("[tool.stormdrain.environment]\ndependencies = 'all'", 2, "cannot be 'all'", "metadata, listed"),
+        ("[tool]\nstormdrain = 1", 2, "not a table", ""),
+        ("[stormdrain]\nbase = 'x'", 1, "called [tool.stormdrain]", "tool."),
+        (
+            "[[tool.stormdrain.accepted]]\nid='a'\nreason='r'\nuntil=2026-01-01\n[[tool.stormdrain.accepted]]\nid='b'",
+            5,
+            "accepted entry 2 has no reason",
+            "until = 2026-12-31",
+        ),
+        ("[[tool.stormdrain.accepted]]\nid='a'\nreason='r'\nuntil='soon'", 4, "a date", ""),
+        ("[[tool.stormdrain.accepted]]\nid='a'\nreason='r'\nuntil='2026-02-31'", 4, "a date", ""),
+        (
+            "[[tool.stormdrain.accepted]]\nid='a'\nreason='r'\nuntill=2026-01-01",
+            4,
+            "no key 'untill'",
+            "'until'",
+        ),
+    ],
+)
+def test_a_mistake_is_told_with_its_line(tmp_path: Path, text: str, line: int, what: str, todo: str) -> None:
+    file = write(tmp_path, text)
+    with pytest.raises(UsageError) as caught:
+        load_config(file)
+    assert caught.value.where == f"{file}:{line}"
+    assert what in caught.value.what
+    assert todo in caught.value.todo
+
+
+def test_files_that_cannot_be_read_are_told_apart(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="No such file"):
+        load_config(tmp_path / "nowhere.toml")
+    with pytest.raises(UsageError, match="not TOML"):
+        load_config(write(tmp_path, "[tool"))
+    bad = tmp_path / "bad.toml"
+    bad.write_bytes(b"\xff")
+    with pytest.raises(UsageError, match="UTF-8"):
+        load_config(bad)
+
+
+def test_revisions_are_looked_up_beside_the_file_that_names_them(tmp_path: Path) -> None:
+    (tmp_path / "a.toml").write_text("")
+    (tmp_path / "tree").mkdir()
+    there = str((tmp_path / "a.toml").resolve())
+    assert anchored("worktree", tmp_path) == "worktree"
+    assert anchored("pypi:x==1.0+local", tmp_path) == "pypi:x==1.0+local"
+    assert anchored("pypi:x==1.0+local+a.toml+b.patch", tmp_path) == f"pypi:x==1.0+local+{there}+b.patch"
+    assert anchored("path:tree+a.toml", tmp_path) == f"path:{(tmp_path / 'tree').resolve()}+{there}"
+
+
+def test_the_line_of_a_key_is_found_in_its_own_table() -> None:
+    text = "[a]\nx = 1\n[b]\nx = 2\n[[c]]\ny = 1\n[[c]]\ny = 2\n[d.e]\nz=1\n"
+    assert line_of(text, "a", "x") == 2
+    assert line_of(text, "b", "x") == 4
+    assert line_of(text, "c", "y", 1) == 8
+    assert line_of(text, "d", "e") == 9
+    assert line_of(text, "b", "nothing") == 3
