@@ -3,6 +3,7 @@
 from .cache import Cache
 from .environments import Environment, EnvironmentConfig, prepare
 from .interpreters import Interpreter, available_interpreters, find_interpreters
+from .repository import merge_base
 from .resolve import resolve
 from .revision import Revision
 
@@ -14,6 +15,7 @@ __all__ = [
     "Revision",
     "available_interpreters",
     "find_interpreters",
+    "merge_base",
     "prepare",
     "resolve",
 ]

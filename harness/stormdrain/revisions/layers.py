@@ -9,6 +9,8 @@ is one for each interpreter, since it carries that interpreter's compiled code.
 
 from __future__ import annotations
 
+import dataclasses
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,7 +21,7 @@ from .metadata import Metadata, read_metadata, read_pyproject, runs_on
 from .overlays import overlay_site
 from .revision import Revision
 from .tool import call, refused, uv, uv_env
-from .trees import copy_files, copy_tree, tree_digest, walk
+from .trees import copy_files, copy_tree, link_tree, tree_digest, walk
 
 FORMAT = 1
 """Part of every key, so that another way of building makes new entries."""
@@ -58,14 +60,31 @@ def make_layer(revision: Revision, interpreter: Interpreter, cache: Cache) -> tu
     Raises:
         UsageError: the revision does not build, does not run on the interpreter, or an overlay does not fit.
     """
-    key = digest(FORMAT, revision.digest, interpreter.key, *(overlay.digest for overlay in revision.overlays))
-    say = f"building {revision.label} for {interpreter.full}"
+    key = digest(FORMAT, revision.digest, interpreter.key, revision.sdist)
+    overlaid = digest(key, *(overlay.digest for overlay in revision.overlays))
+    if revision.overlays and (layer := cache.read("layers", overlaid, Layer)) is not None:
+        return layer, cache.entry("layers", overlaid) / "site"
+    plain = dataclasses.replace(revision, overlays=())
     final = cache.entry("layers", key) / "site"
     layer = cache.make(
-        "layers", key, Layer, lambda folder: _build(revision, interpreter, cache, folder / "site", final), say
+        "layers",
+        key,
+        Layer,
+        lambda folder: _build(plain, interpreter, cache, folder / "site", final),
+        f"building {revision.label} for {interpreter.full}",
     )
     check_python(layer.metadata, revision, interpreter)
-    return layer, final
+    if not revision.overlays:
+        return layer, final
+    place = cache.entry("layers", overlaid) / "site"
+    below = layer
+    layer = cache.make(
+        "layers",
+        overlaid,
+        Layer,
+        lambda folder: _lay_over(revision, interpreter, below, final, folder / "site", place),
+    )
+    return layer, place
 
 
 def check_python(metadata: Metadata, revision: Revision, interpreter: Interpreter) -> None:
@@ -91,20 +110,55 @@ def _build(revision: Revision, interpreter: Interpreter, cache: Cache, site: Pat
             _install(revision.requirement, revision, interpreter, site, "--only-binary", revision.name)
         else:
             _install(wheel, revision, interpreter, site)
+    _compile(interpreter, site, final, [site])
+    return _finish(site, notes)
+
+
+def _lay_over(
+    revision: Revision, interpreter: Interpreter, below: Layer, base: Path, site: Path, final: Path
+) -> Layer:
+    """The layer of a revision with overlays: the one without, and anew the files that the overlays change."""
+    link_tree(base, site)
+    notes = list(below.notes)
+    changed: dict[str, None] = {}
     for overlay in revision.overlays:
-        notes += overlay_site(overlay, site, revision.spec)
-    metadata = read_metadata(site)
-    content = tree_digest(site, (name for name in walk(site) if _counts(name)))
-    # Checked by the source's hash: a copy of the layer in which a file was
-    # changed never runs the old code, whatever its time stamps.
+        laid = overlay_site(overlay, site, revision.spec)
+        changed |= dict.fromkeys(laid.changed)
+        notes += laid.notes
+    if not changed and revision.source is None:
+        raise UsageError(
+            f"the overlays of {revision.label} change nothing of it",
+            where=revision.spec,
+            todo="give paths relative to the import root, or as in the revision's repository",
+        )
+    files = [site / name for name in changed if name.endswith(".py") and (site / name).is_file()]
+    for file in files:
+        for stale in (file.parent / "__pycache__").glob(f"{file.stem}.*.pyc"):
+            stale.unlink()
+    _compile(interpreter, site, final, files)
+    return _finish(site, notes)
+
+
+def _compile(interpreter: Interpreter, site: Path, final: Path, what: Sequence[Path]) -> None:
+    """Compile what is in a layer that will be at `final`.
+
+    Checked by the source's hash: a copy of the layer in which a file was
+    changed never runs the old code, whatever its time stamps.
+    """
+    if not what:
+        return
     flags = ("--invalidation-mode", "checked-hash", "-s", site, "-p", final)
     call(
-        [interpreter.path, "-I", "-m", "compileall", "-q", *flags, site],
+        [interpreter.path, "-I", "-m", "compileall", "-q", *flags, *what],
         env=uv_env(),
         seconds=COMPILE_SECONDS,
     )
+
+
+def _finish(site: Path, notes: Sequence[str]) -> Layer:
+    content = tree_digest(site, (name for name in walk(site) if _counts(name)))
     make_read_only(site)
-    return Layer(content, metadata, tuple(notes))
+    return Layer(content, read_metadata(site), tuple(notes))
 
 
 def _counts(name: str) -> bool:
@@ -173,7 +227,7 @@ def _build_wheel(revision: Revision, interpreter: Interpreter, folder: Path) -> 
 
 
 def _install(what: str | Path, revision: Revision, interpreter: Interpreter, site: Path, *more: str) -> None:
-    """Install one package without dependencies into a new directory; files are copied, not linked to uv's cache."""
+    """Install one package without dependencies into a new directory, as copies of the files in uv's cache."""
     done = uv(
         "pip", "install", "--no-deps", "--target", site, "--python", interpreter.path, "--link-mode", "copy",
         *more, "--", what,

@@ -9,6 +9,7 @@ package, without the folders above it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from pathlib import Path
 
 import tomllib
@@ -34,22 +35,28 @@ _ROOTS = ("src", "lib", "python", "")
 """Where a tree may keep its import root."""
 
 
-def overlay_site(overlay: Overlay, site: Path, spec: str) -> list[str]:
+@dataclass(frozen=True)
+class Laid:
+    """What an overlay did to a layer: the files that it wrote; notes on parts that have no place there."""
+
+    changed: tuple[str, ...]
+    notes: tuple[str, ...] = ()
+
+
+def overlay_site(overlay: Overlay, site: Path, spec: str) -> Laid:
     """Lay an overlay over an installed layer.
 
     Args:
         overlay: what to lay.
-        site: the layer's directory, which can still be written.
+        site: the layer's directory; its directories can be written, its files are written anew.
         spec: the revision as written, for messages.
-
-    Returns:
-        Notes on parts that have no place in the layer.
 
     Raises:
         UsageError: it does not fit.
     """
     if not overlay.is_patch:
-        for path, edits in _by_file(overlay, lambda name: (site / name).is_file()).items():
+        files = _by_file(overlay, lambda name: (site / name).is_file())
+        for path, edits in files.items():
             if not (site / path).is_file():
                 raise UsageError(
                     f"the overlay {overlay.path.name} changes {path}, which the revision does not have",
@@ -57,15 +64,17 @@ def overlay_site(overlay: Overlay, site: Path, spec: str) -> list[str]:
                     todo="give the module's name, or its path relative to the import root",
                 )
             _rewrite(site / path, edited((site / path).read_bytes(), edits, path))
-        return []
-    elsewhere = []
+        return Laid(tuple(files))
+    changed, elsewhere = [], []
     for patch in read_patch(overlay.body, str(overlay.path)):
         place = place_in(patch, site)
         if place is None:
             elsewhere.append(patch.path)
         else:
             _apply(patch, site, *place, overlay, spec)
-    return [f"{overlay.path.name}: not in the layer: {', '.join(elsewhere)}"] if elsewhere else []
+            changed.append(place[1])
+    notes = (f"{overlay.path.name}: not in the layer: {', '.join(elsewhere)}",) if elsewhere else ()
+    return Laid(tuple(changed), notes)
 
 
 def overlay_tree(overlay: Overlay, project: Path, checkout: Path, spec: str) -> list[str]:

@@ -25,6 +25,7 @@ from ..errors import UsageError
 from .cache import Cache, digest
 from .interpreters import Interpreter, available_interpreters
 from .tool import refused, uv
+from .trees import make_files_read_only
 
 DOWNLOAD_SECONDS = 120.0
 
@@ -94,6 +95,7 @@ def _fetch(name: str, version: str, folder: Path) -> Release:
         )
     tree = _unpack(archive, folder / "tree")
     archive.unlink()
+    make_files_read_only(tree)
     return Release(name, version, digest("sdist", known), str(tree.relative_to(folder)), True, has_wheel)
 
 

@@ -7,15 +7,18 @@ Everything after it depends on nothing but the fields of the result.
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from pathlib import Path
 
 from ..errors import UsageError
 from .cache import Cache, digest
+from .checkout import check_out, copy_working_tree, working_files
 from .overlays import overlay_tree
 from .releases import fetch_release
+from .repository import Repository, clone_with, commit_of, fetch_pull_request, find_repository, head_of
 from .revision import Revision, Tree
 from .spec import Overlay, Spec, parse_spec
-from .trees import copy_files, link_tree, make_files_read_only, tree_digest, walk
+from .trees import copy_files, known_digest, link_tree, make_files_read_only, tree_digest, walk
 
 
 def resolve(spec: str, *, project: Path, cache: Cache, sdist: bool = False) -> Revision:
@@ -33,7 +36,17 @@ def resolve(spec: str, *, project: Path, cache: Cache, sdist: bool = False) -> R
     """
     project = project.absolute()
     parsed = parse_spec(spec, project=project)
-    revision = _release(parsed, cache, sdist) if parsed.kind == "release" else _directory(parsed, cache)
+    if parsed.kind == "release":
+        revision = _release(parsed, cache, sdist)
+    elif parsed.kind == "path":
+        revision = _directory(parsed, cache)
+    else:
+        repository = find_repository(project)
+        revision = (
+            _working_tree(parsed, repository, cache)
+            if parsed.kind == "worktree"
+            else (_commit(parsed, repository, cache))
+        )
     return _overlaid(revision, cache)
 
 
@@ -69,26 +82,95 @@ def _release(spec: Spec, cache: Cache, sdist: bool) -> Revision:
 def _directory(spec: Spec, cache: Cache) -> Revision:
     folder = Path(spec.name)
     files = list(walk(folder))
-    identity = tree_digest(folder, files)
-    key = digest("path", identity)
+    identity = known_digest(folder, files, cache)
 
     def build(scratch: Path) -> Tree:
         (scratch / "tree").mkdir()
         copy_files(folder, files, scratch / "tree")
-        make_files_read_only(scratch / "tree")
-        return Tree()
+        return _unchanged(scratch / "tree", files, identity, folder)
 
-    tree = cache.make("trees", key, Tree, build, f"copying {folder}")
-    place = cache.entry("trees", key) / tree.inside
+    label = f"{folder.name}@{identity[:7]}"
+    return _in_tree(spec, label, digest("path", identity), "", build, f"copying {folder}", cache)
+
+
+def _unchanged(copy: Path, files: list[str], identity: str, original: Path) -> Tree:
+    if tree_digest(copy, files) != identity:
+        raise UsageError(
+            "files changed while they were copied",
+            where=str(original),
+            todo="run this again when they are at rest",
+        )
+    return Tree()
+
+
+def _working_tree(spec: Spec, repository: Repository, cache: Cache) -> Revision:
+    """The working tree as it is now, with what is not committed and what is not tracked."""
+    files = working_files(repository.top)
+    identity = known_digest(repository.top, files, cache)
+    commit = head_of(repository)
+
+    def build(scratch: Path) -> Tree:
+        if commit:
+            with clone_with(repository, commit, cache) as clone:
+                copy_working_tree(repository, clone, commit, files, scratch / "tree")
+        else:
+            copy_working_tree(repository, None, "", files, scratch / "tree")
+        return _unchanged(scratch / "tree", files, identity, repository.top)
+
+    key = digest("worktree", commit, identity)
+    say = f"copying the working tree of {repository.top}"
+    revision = _in_tree(spec, f"worktree@{identity[:7]}", key, repository.prefix, build, say, cache)
+    return dataclasses.replace(revision, commit=commit)
+
+
+def _commit(spec: Spec, repository: Repository, cache: Cache) -> Revision:
+    """The commit that a ref or a pull request names, checked out."""
+    if spec.kind == "pr":
+        commit = fetch_pull_request(repository, spec.name, cache)
+        name = f"pr/{spec.name}"
+    else:
+        commit = commit_of(repository, spec.name, spec.text)
+        name = spec.name
+
+    def build(scratch: Path) -> Tree:
+        with clone_with(repository, commit, cache) as clone:
+            return Tree(notes=check_out(repository, clone, commit, scratch / "tree"))
+
+    label = commit[:10] if commit.startswith(name) else f"{name}@{commit[:7]}"
+    revision = _in_tree(
+        spec, label, digest("git", commit), repository.prefix, build, f"checking out {label}", cache
+    )
+    return dataclasses.replace(revision, commit=commit)
+
+
+def _in_tree(
+    spec: Spec, label: str, key: str, inside: str, build: Callable[[Path], Tree], say: str, cache: Cache
+) -> Revision:
+    """The revision whose tree is the entry `key`, built where it is not there; `inside` is its project."""
+
+    def build_read_only(scratch: Path) -> Tree:
+        tree = build(scratch)
+        make_files_read_only(scratch / tree.inside)
+        return tree
+
+    tree = cache.make("trees", key, Tree, build_read_only, say)
+    checkout = cache.entry("trees", key) / tree.inside
+    if not (checkout / inside).is_dir():
+        raise UsageError(
+            f"{label} has no directory {inside}",
+            where=spec.text,
+            todo="name a revision that has this project",
+        )
     return Revision(
         spec=spec.text,
-        label=f"{folder.name}@{identity[:7]}{_suffix(spec.overlays)}",
-        kind="path",
-        source=place,
-        root=place,
-        checkout=place,
-        digest=key,
+        label=f"{label}{_suffix(spec.overlays)}",
+        kind=spec.kind,
+        source=checkout / inside,
+        root=checkout / inside,
+        checkout=checkout,
+        digest=digest(key, inside),
         overlays=spec.overlays,
+        notes=tree.notes,
     )
 
 

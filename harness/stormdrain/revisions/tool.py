@@ -191,7 +191,6 @@ _GIT_LOCAL = (
     "GIT_ALTERNATE_OBJECT_DIRECTORIES",
     "GIT_CONFIG",
     "GIT_CONFIG_PARAMETERS",
-    "GIT_CONFIG_COUNT",
     "GIT_OBJECT_DIRECTORY",
     "GIT_DIR",
     "GIT_WORK_TREE",
@@ -228,8 +227,16 @@ _GIT_CONFIG = (
 )
 
 
-def git(*arguments: str | Path, cwd: Path, given: str = "", seconds: float = NETWORK_SECONDS) -> Done:
-    """Run git in `cwd`, in English, without hooks, LFS filters, prompts or the caller's GIT_* variables."""
+def git(
+    *arguments: str | Path,
+    cwd: Path,
+    settings: Mapping[str, str] | None = None,
+    seconds: float = NETWORK_SECONDS,
+) -> Done:
+    """Run git in `cwd`, in English, without hooks, LFS filters, prompts or the caller's GIT_* variables.
+
+    `settings` are further configuration, handed over where no list of processes shows it.
+    """
     program = shutil.which("git")
     if program is None:
         raise UsageError(
@@ -244,5 +251,10 @@ def git(*arguments: str | Path, cwd: Path, given: str = "", seconds: float = NET
         "LC_ALL": "C",
     }
     env.setdefault("GIT_SSH_COMMAND", "ssh -o BatchMode=yes")
-    settings = [word for setting in _GIT_CONFIG for word in ("-c", setting)]
-    return call([program, *settings, *arguments], env=env, cwd=cwd, given=given, seconds=seconds)
+    if settings:
+        given = int(env.get("GIT_CONFIG_COUNT") or 0)
+        for number, (name, value) in enumerate(settings.items(), given):
+            env |= {f"GIT_CONFIG_KEY_{number}": name, f"GIT_CONFIG_VALUE_{number}": value}
+        env["GIT_CONFIG_COUNT"] = str(given + len(settings))
+    options = [word for setting in _GIT_CONFIG for word in ("-c", setting)]
+    return call([program, *options, *arguments], env=env, cwd=cwd, seconds=seconds)

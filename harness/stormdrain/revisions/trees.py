@@ -7,14 +7,21 @@ is a hash over its files' names, modes and content.
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import hashlib
 import os
 import shutil
 import stat
-from collections.abc import Iterable, Iterator
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from ..errors import UsageError
+from .cache import Cache, digest
+
+_YOUNG_NS = 2_000_000_000
 
 CLUTTER = {
     ".git",
@@ -72,6 +79,38 @@ def tree_digest(root: Path, files: Iterable[str]) -> str:
     return total.hexdigest()[:32]
 
 
+@dataclass(frozen=True)
+class Known:
+    """The record of a tree's digest, kept by what `stat` says of its files."""
+
+    digest: str
+
+
+def known_digest(root: Path, files: Sequence[str], cache: Cache) -> str:
+    """:func:`tree_digest`, read anew only where a file's size, times or inode changed since.
+
+    Args:
+        root: the tree.
+        files: its files, relative to it.
+        cache: where digests are kept.
+
+    Raises:
+        UsageError: a file cannot be read.
+    """
+    facts = []
+    latest = 0
+    for name in files:
+        with contextlib.suppress(OSError):
+            fact = os.lstat(root / name)
+            facts.append((name, fact.st_mode, fact.st_size, fact.st_mtime_ns, fact.st_ctime_ns, fact.st_ino))
+            latest = max(latest, fact.st_mtime_ns, fact.st_ctime_ns)
+    if time.time_ns() - latest < _YOUNG_NS:
+        # It may change again within one tick of the file system's clock.
+        return tree_digest(root, files)
+    key = digest("known", root, *facts)
+    return cache.make("digests", key, Known, lambda scratch: Known(tree_digest(root, files))).digest
+
+
 def copy_files(root: Path, files: Iterable[str], target: Path) -> None:
     """Copy `files` (relative to `root`) to `target`: content, execute bit and links; the copy can be written.
 
@@ -105,12 +144,23 @@ def copy_tree(source: Path, target: Path) -> None:
 
 def link_tree(source: Path, target: Path) -> None:
     """Make a second tree with the same files by another name; what changes one must write it anew."""
-    shutil.copytree(source, target, symlinks=True, copy_function=os.link)
+    for folder, folders, files in os.walk(source):
+        copy = target / os.path.relpath(folder, source)
+        copy.mkdir(parents=True, exist_ok=True)
+        for name in [*files, *(name for name in folders if os.path.islink(os.path.join(folder, name)))]:
+            path = os.path.join(folder, name)
+            try:
+                os.link(path, copy / name, follow_symlinks=False)
+            except OSError as error:
+                if error.errno not in (errno.EPERM, errno.EMLINK, errno.EOPNOTSUPP, errno.EXDEV):
+                    raise
+                shutil.copy2(path, copy / name, follow_symlinks=False)
 
 
 def make_files_read_only(root: Path) -> None:
-    """Take the write bits off a tree's files; directories stay writable, since tests write beside themselves."""
-    for folder, _, names in os.walk(root):
+    """Take the write bits off a tree's files, not its `.git`; tests may still write beside themselves."""
+    for folder, folders, names in os.walk(root):
+        folders[:] = [name for name in folders if name != ".git"]
         for name in names:
             path = os.path.join(folder, name)
             if not os.path.islink(path):
