@@ -23,12 +23,12 @@ from hypothesis import strategies as st
 import stormdrain
 from stormdrain.errors import UsageError
 from stormdrain.revisions.interpreters import available_interpreters
-from stormdrain.worker.props import actor
 from stormdrain.worker.props import program as programs
+from stormdrain.worker.props.child import Child, child_script
 from stormdrain.worker.props.frames import Frame, FrameReader, unescape
-from stormdrain.worker.props.hub import Child, Hub
+from stormdrain.worker.props.hub import Hub
+from stormdrain.worker.props.inside import actor
 from stormdrain.worker.props.kernel import look
-from stormdrain.worker.props.script import child_script
 
 PATIENCE = 10.0
 JSON_CHARS = 'ab"\\,:{}[] \n\t\u00e9\u20ac<>'
@@ -388,7 +388,7 @@ class TestStandardStreams:
         process.stdin.write(b"".join(b"%d %s\n" % (n, b"w" * 500) for n in range(400)) + b"end\n")
         assert process.stdout.readline() == b"done\n"
         lines = child.lines()
-        assert 20 < len(lines) < 100
+        assert 100 < len(lines) < 300
         assert stage.events[-1] == ("child cli", "reports no further lines")
 
 
@@ -687,7 +687,10 @@ class TestStarting:
         child = stage.hub.child(argv={"-v": "one"}, says=["hi"])
         script = ast.literal_eval(re.search(r"main\((.*)\)", Path(child.path).read_text())[1])  # type: ignore[index]
         programs.write_executable(
-            child.path, programs.write_program(stage.hub.folder, "actor", "child"), script, str(python)
+            child.path,
+            programs.write_program(stage.hub.folder, "actor", "output", "child"),
+            script,
+            str(python),
         )
         assert Path(child.path).read_text().startswith("#!/bin/sh\nexec ")
         assert stage.start(child, "-v").communicate(timeout=PATIENCE)[0] == b"one\n"
@@ -696,7 +699,7 @@ class TestStarting:
         assert stage.hub.pids == {process.pid: "child"}
 
     def test_it_imports_nothing_that_costs_time(self) -> None:
-        code = programs.program("actor", "child")
+        code = programs.program("actor", "output", "child")
         probe = f"""
             import marshal, sys
             before = set(sys.modules)

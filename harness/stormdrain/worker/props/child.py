@@ -1,294 +1,236 @@
-"""The scripted child: a real process that behaves as badly as its script says.
+"""The scripted child as a probe sees it: its keywords, checked, and what its processes reported.
 
-It runs inside the process that the code under test starts (see `actor` for what
-that forbids). Signals keep their real meaning: `default` is SIG_DFL, so that the
-return code is the negative signal number, and `ignore` is SIG_IGN, so that /proc
-shows it. Only the other dispositions install a handler.
-
-What it does by itself is a list of steps, worked off in order; a step that
-cannot be done yet (nobody reads its stdout) blocks the ones behind it, but never
-the signals, stdin or the timers.
+What the process itself does is in `inside/child.py`.
 """
 
-import _signal  # type: ignore[import-not-found]
-import posix
-import select
-import sys
+from __future__ import annotations
 
-from stormdrain.worker.props.actor import BROKEN, LIFETIME, ORPHANED, Actor, expand
+import signal
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, TypedDict
 
-TYPE_CHECKING = False
+from . import script as check
+from .frames import Frame
+from .kernel import signal_name
+from .prop import Process, Prop
+from .script import Replies, Said, Step, Table
+
 if TYPE_CHECKING:
-    from typing import Any
+    from .hub import Hub
 
-LINE_MAX = 1 << 20
-"""Bytes of one line that are kept; the rest of a longer one is dropped."""
-FLOOD = (b"x" * 79 + b"\n") * 51
+KEPT = 10_000
+"""Entries that are kept of what one child received."""
 
 
-class ScriptedChild(Actor):
-    """One run of a script.
+class Child(Prop):
+    """A scripted child: `path` is an executable for the code under test to start, as often as it likes."""
 
-    Steps: `("write", bytes)`, `("pause", seconds)`, `("flood", bytes)`, `("close",)`,
-    `("ready",)`, `("stop",)`, `("grandchild", kind)`, `("leave", code)`,
-    `("leave-after", seconds, code)`.
+    kind = "scripted child"
+
+    def __init__(self, hub: Hub, name: str, path: str, stops_itself: bool) -> None:
+        super().__init__(hub, name, path)
+        self._stops_itself = stops_itself
+        self._received: list[str] = []
+        self._signals: list[str] = []
+        self._lines: list[str] = []
+        self._eofs = 0
+        self._closed = 0
+
+    async def ready(self, count: int = 1) -> None:
+        """Wait until so many of its processes have installed their handlers and written their lines.
+
+        Blocks the loop: nothing that the trial would measure happens meanwhile.
+
+        Raises:
+            UsageError: not within 10 s of real time; says whether one was ever started.
+        """
+        self.wait(lambda: self._ready(count), "it is ready")
+
+    def _ready(self, count: int) -> bool:
+        ready = [process for process in self.processes if process.ready]
+        if self._stops_itself:
+            ready = [process for process in ready if process.state() != "" and not process.running()]
+        return len(ready) >= count
+
+    def received(self) -> list[str]:
+        """What it has reported, in order: `SIGTERM`, each line that it read (cut at 1000 bytes), `EOF`."""
+        self._hub.drain()
+        return list(self._received)
+
+    def signals(self) -> list[str]:
+        """The names of the signals that it recorded, in order."""
+        self._hub.drain()
+        return list(self._signals)
+
+    def lines(self) -> list[str]:
+        """The lines that it read, in order."""
+        self._hub.drain()
+        return list(self._lines)
+
+    def saw_eof(self) -> bool:
+        """Whether one of its processes has seen the end of its stdin."""
+        self._hub.drain()
+        return self._eofs > 0
+
+    def heard(self, process: Process, frame: Frame) -> None:
+        """Take a message of a child: a signal, a line, EOF."""
+        record, what = self._hub.record, process.label
+        if frame.kind == "signal":
+            name = signal_name(frame.text)
+            self._keep(self._signals, name)
+            record(what, f"got {name}")
+        elif frame.kind == "line":
+            self._keep(self._lines, frame.text)
+            record(what, f"read {frame.text[:200]}")
+        elif frame.kind == "eof":
+            self._eofs += 1
+            self._keep(None, "EOF")
+            record(what, "saw the end of its stdin")
+        elif frame.kind in _SAYINGS:
+            record(what, _SAYINGS[frame.kind].format(frame.text))
+
+    def _keep(self, also: list[str] | None, entry: str) -> None:
+        if len(self._received) < KEPT:
+            self._received.append(entry)
+            if also is not None:
+                also.append(entry)
+
+
+_SAYINGS = {
+    "closed": "closed its stdout",
+    "broken-pipe": "found its stdout broken",
+    "flooded": "wrote a flood of {} bytes",
+    "continued": "was continued",
+    "more": "reports no further {}s",
+}
+
+
+class ChildScript(TypedDict):
+    """What is written into the child's file."""
+
+    steps: list[Step]
+    replies: Table
+    signals: list[Step]
+    on_eof: Step
+    exits_on: bytes | None
+    exit_code: int
+    reads: bool
+    argv: dict[str, bytes]
+
+
+_SIGNAL_FORMS = {"default": "", "ignore": "", "record": "", "delay": "seconds", "exit": "code"}
+_EOF_FORMS = {"stay": "", "exit": "", "delay": "seconds"}
+
+
+def child_script(
+    where: str,
+    *,
+    on_eof: str = "stay",
+    sigterm: str = "default",
+    sigint: str = "default",
+    says: Iterable[Said] = (),
+    replies: Replies = (),
+    exits_after: float | None = None,
+    exits_on: str | bytes | None = None,
+    exit_code: int = 0,
+    exit_mid_handshake: bool = False,
+    reads: bool = True,
+    floods: int = 0,
+    closes_stdout: bool = False,
+    grandchild: str | None = None,
+    stops_itself: bool = False,
+    argv: Mapping[str, str] | None = None,
+) -> ChildScript:
+    """Check a child's script and bring it into the form that the process follows.
+
+    Args:
+        where: the child's name, for errors.
+        on_eof: when stdin ends: `stay`, `exit`, or `delay:SECONDS` and then exit.
+        sigterm: `default` (SIG_DFL), `ignore` (SIG_IGN), `record` (note it, go on),
+            `delay:SECONDS` (exit that much after the first one), `exit:CODE` (exit at once).
+        sigint: the same for SIGINT.
+        says: lines written at the start; a number is a pause in seconds, bytes are written as they are.
+        replies: pattern -> lines for a line of stdin that contains the pattern; the first that
+            fits counts. `<<line>>` and `<<key>>` (of a JSON line) are filled in.
+        exits_after: seconds after being ready at which it exits.
+        exits_on: exits when a line of stdin contains this.
+        exit_code: the status of every exit above.
+        exit_mid_handshake: exits after the first half of its first line, never ready.
+        reads: False: it never reads stdin.
+        floods: bytes written to stdout once it is ready, in lines of 80.
+        closes_stdout: closes stdout after `says`.
+        grandchild: `keeps-pipe` (inherits all three pipes and stays) or `daemon` (own session, no pipes).
+        stops_itself: SIGSTOPs itself once it is ready.
+        argv: first argument -> line that it prints to exit with 0, without following the script.
+
+    Raises:
+        UsageError: a value is wrong.
     """
-
-    def __init__(self, script: "dict[str, Any]") -> None:
-        super().__init__(script)
-        self.steps: list[tuple[Any, ...]] = list(script["steps"])
-        self.pausing = False
-        self.writing = False
-        self.stdout = True
-        self.input = b""
-        self.skipping = False
-        self.signals: list[int] = []
-        self.chunk = min(self.limit, 4096)
-        self.handlers: dict[int, tuple[Any, ...]] = {}
-        self.wake = -1
-        self.announce("hello", script["id"].encode())
-        self.install()
-        if script["reads"]:
-            self.poller.register(0, select.POLLIN)
-
-    # Signals
-
-    def install(self) -> None:
-        """Give each signal of the script its disposition."""
-        for number, how, *argument in self.script["signals"]:
-            if how == "default":
-                _signal.signal(number, _signal.SIG_DFL)
-            elif how == "ignore":
-                _signal.signal(number, _signal.SIG_IGN)
-            else:
-                self.handlers[number] = (how, *argument)
-        if self.handlers:
-            self.wake, write = posix.pipe()
-            posix.set_blocking(self.wake, False)
-            posix.set_blocking(write, False)
-            _signal.set_wakeup_fd(write, warn_on_full_buffer=False)
-            self.poller.register(self.wake, select.POLLIN)
-        for number in self.handlers:
-            _signal.signal(number, self.caught)
-
-    def caught(self, number: int, _frame: object) -> None:
-        """The handler only notes the signal; the loop, woken by the pipe, acts on it."""
-        self.signals.append(number)
-
-    def act(self) -> None:
-        """Answer the signals that came, then go on with the steps."""
-        while self.signals:
-            number = self.signals.pop(0)
-            self.report("signal", b"%d" % number)
-            how, *argument = self.handlers[number]
-            if how == "exit":
-                self.leave(argument[0])
-            elif how == "delay":
-                self.handlers[number] = ("record",)
-                self.after(argument[0], f"signal {number}", self.leave, self.script["exit_code"])
-        self.advance()
-
-    # Steps
-
-    def advance(self) -> None:
-        """Work off the steps up to one that has to wait; ask for writability only where it is needed."""
-        while self.steps and not self.pausing:
-            if self.steps[0][0] not in ("write", "flood"):
-                kind, *argument = self.steps.pop(0)
-                self.do(kind, argument)
-            elif self.stdout:
-                break
-            else:
-                self.steps.pop(0)
-        wanted = bool(self.steps) and not self.pausing
-        if wanted != self.writing:
-            self.writing = wanted
-            if wanted:
-                self.poller.register(1, select.POLLOUT)
-            else:
-                self.poller.unregister(1)
-
-    def do(self, kind: str, argument: "list[Any]") -> None:
-        """One step that is not output."""
-        if kind == "ready":
-            self.announce("ready")
-        elif kind == "pause":
-            self.pausing = True
-            self.after(argument[0], "pause", self.resume)
-        elif kind == "close":
-            self.close_stdout()
-            self.announce("closed")
-        elif kind == "stop":
-            posix.kill(self.pid, _signal.SIGSTOP)
-            self.announce("continued")
-        elif kind == "grandchild":
-            self.grandchild(argument[0])
-        elif kind == "leave":
-            self.leave(argument[0])
-        elif kind == "leave-after":
-            self.after(argument[0], "exits_after", self.leave, argument[1])
-        elif kind == "flooded":
-            self.announce("flooded", b"%d" % argument[0])
-
-    def resume(self, _argument: object) -> None:
-        """A pause is over."""
-        self.pausing = False
-
-    def write(self) -> None:
-        """Write as much of the first step as a writable pipe is sure to take at once."""
-        kind, argument, *rest = self.steps.pop(0)
-        data = argument[: self.chunk] if kind == "write" else FLOOD[: min(argument, self.chunk)]
-        try:
-            written = posix.write(1, data)
-        except BlockingIOError:
-            written = 0
-        except OSError:
-            self.close_stdout()
-            self.announce("broken-pipe")
-            return
-        left = argument[written:] if kind == "write" else argument - written
-        if left:
-            self.steps.insert(0, (kind, left, *rest))
-        elif kind == "flood":
-            self.steps.insert(0, ("flooded", rest[0]))
-
-    def close_stdout(self) -> None:
-        """Close it for good; what was still to be written is dropped as its turn comes."""
-        if self.writing:
-            self.writing = False
-            self.poller.unregister(1)
-        if self.stdout:
-            self.stdout = False
-            posix.close(1)
-
-    def flush_and_leave(self, code: int) -> None:
-        """Leave as a program does that has written its last lines: what the pipe takes now goes out first."""
-        out = select.poll()
-        out.register(1, select.POLLOUT)
-        while self.stdout and self.steps and self.steps[0][0] == "write" and not self.pausing and out.poll(0):
-            self.write()
-        self.leave(code)
-
-    # Input
-
-    def on(self, fd: int, flags: int) -> None:
-        """Something to read, room to write, or a signal."""
-        if fd == self.wake:
-            posix.read(fd, 512)
-        elif fd == 1:
-            if self.writing and self.steps:
-                self.write()
-        elif flags & (select.POLLIN | select.POLLHUP):
-            self.read()
-        else:
-            self.ended()
-
-    def read(self) -> None:
-        """Take what is on stdin and answer each complete line."""
-        try:
-            data = posix.read(0, 65536)
-        except BlockingIOError:
-            return
-        except OSError:
-            data = b""
-        if not data:
-            self.ended()
-            return
-        *lines, self.input = (self.input + data).split(b"\n")
-        for line in lines:
-            if self.skipping:
-                self.skipping = False
-            else:
-                self.line(line)
-        if len(self.input) > LINE_MAX:
-            if not self.skipping:
-                self.line(self.input[:LINE_MAX])
-            self.skipping = True
-            self.input = b""
-
-    def line(self, line: bytes) -> None:
-        """Report a line, queue the first reply that fits, and leave where the script says so."""
-        line = line.rstrip(b"\r")
-        self.report("line", line)
-        for pattern, steps in self.script["replies"]:
-            if pattern in line:
-                for kind, argument in steps:
-                    self.steps.append((kind, expand(argument, line) if kind == "write" else argument))
-                break
-        last = self.script["exits_on"]
-        if last is not None and last in line:
-            self.advance()
-            self.flush_and_leave(self.script["exit_code"])
-
-    def ended(self) -> None:
-        """Stdin is at its end: do what the script says."""
-        self.poller.unregister(0)
-        if self.input and not self.skipping:
-            self.line(self.input)
-        self.input = b""
-        self.announce("eof")
-        how, *argument = self.script["on_eof"]
-        if how == "exit":
-            self.advance()
-            self.flush_and_leave(self.script["exit_code"])
-        elif how == "delay":
-            self.after(argument[0], "EOF", self.flush_and_leave, self.script["exit_code"])
-
-    # Grandchildren
-
-    def grandchild(self, kind: str) -> None:
-        """Fork one, and go on once it has said hello."""
-        read, write = posix.pipe()
-        pid = posix.fork()
-        if pid == 0:
-            posix.close(read)
-            self.become_grandchild(kind, write)
-        posix.close(write)
-        posix.read(read, 1)
-        posix.close(read)
-        if kind == "daemon":
-            posix.waitpid(pid, 0)
-
-    def become_grandchild(self, kind: str, said_hello: int) -> None:
-        """In the fork: keep the pipes, or leave them and the session; then wait until the trial is over."""
-        try:
-            _signal.set_wakeup_fd(-1)
-            for number in (_signal.SIGTERM, _signal.SIGINT):
-                _signal.signal(number, _signal.SIG_DFL)
-            if kind == "daemon":
-                posix.setsid()
-                if posix.fork():
-                    posix._exit(0)
-                null = posix.open("/dev/null", posix.O_RDWR)
-                for fd in (0, 1, 2):
-                    posix.dup2(null, fd)
-                posix.close(null)
-            for fd in (self.orders, self.wake):
-                if fd >= 0:
-                    posix.close(fd)
-            _signal.alarm(LIFETIME)
-            self.pid = posix.getpid()
-            self.announce("hello", f"{self.script['id']} {kind}".encode())
-            posix.close(said_hello)
-            end = select.poll()
-            end.register(self.events, 0)
-            end.poll()
-        finally:
-            posix._exit(ORPHANED)
+    code = check.exit_code(exit_code, f"{where}, exit_code")
+    handshake = check.lines(says, f"{where}, says")
+    steps: list[Step] = []
+    if grandchild is not None:
+        kind = check.choice(grandchild, f"{where}, grandchild", {"keeps-pipe": "", "daemon": ""})[0]
+        steps.append(("grandchild", kind))
+    if check.flag(exit_mid_handshake, f"{where}, exit_mid_handshake"):
+        first = next((step for step in handshake if step[0] == "write"), None)
+        if first is None:
+            raise check.wrong("no handshake to break off", f"{where}, exit_mid_handshake", "give says=[...]")
+        whole = check.text(first[1], where)
+        steps += [("write", whole[: max(1, len(whole) // 2)]), ("leave", code)]
+    else:
+        steps += _from_ready_on(where, handshake, code, exits_after, floods, closes_stdout, stops_itself)
+    return {
+        "steps": steps,
+        "replies": check.replies(replies, f"{where}, replies"),
+        "signals": [
+            (int(signal.SIGTERM), *check.choice(sigterm, f"{where}, sigterm", _SIGNAL_FORMS)),
+            (int(signal.SIGINT), *check.choice(sigint, f"{where}, sigint", _SIGNAL_FORMS)),
+        ],
+        "on_eof": check.choice(on_eof, f"{where}, on_eof", _EOF_FORMS),
+        "exits_on": None if exits_on is None else check.text(exits_on, f"{where}, exits_on"),
+        "exit_code": code,
+        "reads": check.flag(reads, f"{where}, reads"),
+        "argv": _answers(argv, f"{where}, argv"),
+    }
 
 
-def main(script: "dict[str, Any]") -> None:
-    """Follow the script. Does not return."""
-    answers = script["argv"]
-    if len(sys.argv) > 1 and sys.argv[1] in answers:
-        posix.write(1, answers[sys.argv[1]])
-        posix._exit(0)
-    actor = None
-    try:
-        actor = ScriptedChild(script)
-        actor.run()
-    except BaseException as error:
-        if actor is not None:
-            actor.announce("broken", f"{type(error).__name__}: {error}".encode())
-        posix.write(2, f"scripted child: {type(error).__name__}: {error}\n".encode())
-        posix._exit(BROKEN)
+def _from_ready_on(
+    where: str,
+    handshake: list[Step],
+    code: int,
+    exits_after: object,
+    floods: object,
+    closes_stdout: object,
+    stops_itself: object,
+) -> list[Step]:
+    """The handshake, "ready" at its first pause or its end, and what follows."""
+    if isinstance(floods, bool) or not isinstance(floods, int) or floods < 0:
+        raise check.wrong(f"{floods!r} is no number of bytes", f"{where}, floods", "give zero or more")
+    pause = next((index for index, step in enumerate(handshake) if step[0] == "pause"), len(handshake))
+    ready: list[Step] = [("ready",)]
+    if exits_after is not None:
+        ready.append(("leave-after", check.seconds(exits_after, f"{where}, exits_after"), code))
+    close: list[Step] = [("close",)] if check.flag(closes_stdout, f"{where}, closes_stdout") else []
+    if pause == len(handshake):
+        steps = [*handshake, *close, *ready]
+    else:
+        steps = [*handshake[:pause], *ready, *handshake[pause:], *close]
+    if check.flag(stops_itself, f"{where}, stops_itself"):
+        steps.append(("stop",))
+    if floods:
+        steps.append(("flood", floods, floods))
+    return steps
+
+
+def _answers(value: object, where: str) -> dict[str, bytes]:
+    if value is None:
+        return {}
+    if not isinstance(value, Mapping):
+        raise check.wrong(f"{value!r} is no table of answers", where, "give {first argument: line}")
+    answers = {}
+    for argument, line in value.items():
+        if not isinstance(argument, str) or not isinstance(line, str):
+            raise check.wrong(f"{argument!r}: {line!r} no answer", where, "give {first argument: line}")
+        answers[argument] = line.encode() + b"\n"
+    return answers

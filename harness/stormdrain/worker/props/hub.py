@@ -8,214 +8,22 @@ runs by itself: no thread, no loop, no signal.
 
 from __future__ import annotations
 
-import contextlib
-import errno
 import os
 import select
-import signal
-import sys
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
 from typing import Any
 
-from ...errors import UsageError
+from .child import Child, child_script
 from .frames import Frame, FrameReader
-from .kernel import look, real_now
+from .kernel import end, enlarge, look, real_now, send, signal_name, spawn
+from .peer import Peer, peer_script
 from .program import write_executable, write_program
-from .script import checked_keywords, child_script, wrong
+from .prop import Process, Prop, Timer
+from .script import checked_keywords, wrong
 
-READY_TIMEOUT = 10.0
-"""Seconds of real time that a process gets to become ready."""
-KEPT = 10_000
-"""Entries that are kept of what one child received."""
+ORDERS_FROM = 1_000_000
+"""Numbers of orders begin here, so that none is a timer's."""
 _NAME_CHARS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-")
-
-
-@dataclass
-class Timer:
-    """A delay that a process waits for: its moment on the trial's clock, and what it is for."""
-
-    due: float
-    why: str
-
-
-@dataclass
-class Process:
-    """A process that has said hello.
-
-    role: empty for the child itself, `keeps-pipe` or `daemon` for a grandchild.
-    """
-
-    pid: int
-    prop: Prop
-    name: str
-    role: str
-    started: int
-    ready: bool = False
-    leaving: bool = False
-    timers: dict[int, Timer] = field(default_factory=dict)
-    unanswered: set[int] = field(default_factory=set)
-
-    def state(self) -> str:
-        """The kernel's state letter, empty where it is gone."""
-        found = look(self.pid)
-        return found[0] if found is not None and found[1] == self.started else ""
-
-    def replaced(self) -> bool:
-        """Whether its number belongs to another process now."""
-        found = look(self.pid)
-        return found is not None and found[1] != self.started
-
-    def alive(self) -> bool:
-        """Whether it can still act: neither gone nor a zombie."""
-        return self.state() not in ("", "Z", "X", "x")
-
-    def running(self) -> bool:
-        """Whether it will answer without being helped: alive and not stopped."""
-        return self.state() not in ("", "Z", "X", "x", "T", "t")
-
-
-class Prop:
-    """What a probe gets for something scripted; made by the hub.
-
-    Attributes:
-        name: as given, with a number where a name came twice.
-        path: the executable file.
-        pids: every process that said hello for it, in order; grandchildren too.
-    """
-
-    kind = "prop"
-
-    def __init__(self, hub: Hub, name: str, path: str) -> None:
-        self._hub = hub
-        self.name = name
-        self.path = path
-        self.pids: list[int] = []
-        self.processes: list[Process] = []
-        self.broken = ""
-        """What a process of it reported as a fault of its own."""
-
-    def heard(self, process: Process, frame: Frame) -> None:
-        """Take a message that is of this kind of prop only."""
-
-    def wait(self, happened: Callable[[], bool], what: str, timeout: float = READY_TIMEOUT) -> None:
-        """Block until something has been heard.
-
-        Args:
-            happened: looked at after every message.
-            what: what is waited for, for the error: "it is ready".
-            timeout: seconds of real time.
-
-        Raises:
-            UsageError: it did not come; says how far the process got.
-        """
-        self._hub.wait(lambda: bool(self.broken) or happened() or self.hopeless(), timeout)
-        if self.broken:
-            raise self._failure(f"the {self.kind} {self.name!r} broke down: {self.broken}")
-        if not happened():
-            why = "it ended before" if self.hopeless() else f"waited {timeout:g} s in vain until"
-            raise self._failure(f"the {self.kind} {self.name!r}: {why} {what}")
-
-    def hopeless(self) -> bool:
-        """Whether all of its processes that were started have ended."""
-        return bool(self.processes) and not any(process.alive() for process in self.processes)
-
-    def _failure(self, what: str) -> UsageError:
-        states = [
-            f"process {process.pid} of it: "
-            + ("ready" if process.ready else "started, not ready")
-            + {"": ", gone", "Z": ", a zombie", "T": ", stopped"}.get(process.state(), "")
-            for process in self.processes
-        ]
-        seen = "; ".join(states) if states else "no process of it was ever started"
-        return UsageError(f"{what} ({seen})", where=self.path, todo=self._advice(bool(states)))
-
-    def _advice(self, started: bool) -> str:
-        return "see what its script waits for" if started else "see that the subject runs its path"
-
-
-class Child(Prop):
-    """A scripted child: `path` is an executable for the code under test to start, as often as it likes."""
-
-    kind = "scripted child"
-
-    def __init__(self, hub: Hub, name: str, path: str, stops_itself: bool) -> None:
-        super().__init__(hub, name, path)
-        self._stops_itself = stops_itself
-        self._received: list[str] = []
-        self._signals: list[str] = []
-        self._lines: list[str] = []
-        self._eofs = 0
-        self._closed = 0
-
-    async def ready(self, count: int = 1) -> None:
-        """Wait until so many of its processes have installed their handlers and written their lines.
-
-        Blocks the loop: nothing that the trial would measure happens meanwhile.
-
-        Raises:
-            UsageError: not within 10 s of real time; says whether one was ever started.
-        """
-        self.wait(lambda: self._ready(count), "it is ready")
-
-    def _ready(self, count: int) -> bool:
-        ready = [process for process in self.processes if process.ready]
-        if self._stops_itself:
-            ready = [process for process in ready if process.state() != "" and not process.running()]
-        return len(ready) >= count
-
-    def received(self) -> list[str]:
-        """What it has reported, in order: `SIGTERM`, each line that it read (cut at 1000 bytes), `EOF`."""
-        self._hub.drain()
-        return list(self._received)
-
-    def signals(self) -> list[str]:
-        """The names of the signals that it recorded, in order."""
-        self._hub.drain()
-        return list(self._signals)
-
-    def lines(self) -> list[str]:
-        """The lines that it read, in order."""
-        self._hub.drain()
-        return list(self._lines)
-
-    def saw_eof(self) -> bool:
-        """Whether one of its processes has seen the end of its stdin."""
-        self._hub.drain()
-        return self._eofs > 0
-
-    def heard(self, process: Process, frame: Frame) -> None:
-        """Take a message of a child: a signal, a line, EOF."""
-        record = self._hub.record
-        what = f"child {process.name}"
-        if frame.kind == "signal":
-            name = _signal_name(frame.text)
-            self._keep(self._signals, name)
-            record(what, f"got {name}")
-        elif frame.kind == "line":
-            self._keep(self._lines, frame.text)
-            record(what, f"read {frame.text[:200]}")
-        elif frame.kind == "eof":
-            self._eofs += 1
-            self._keep(None, "EOF")
-            record(what, "saw the end of its stdin")
-        elif frame.kind in _SAYINGS:
-            record(what, _SAYINGS[frame.kind].format(frame.text))
-
-    def _keep(self, also: list[str] | None, entry: str) -> None:
-        if len(self._received) < KEPT:
-            self._received.append(entry)
-            if also is not None:
-                also.append(entry)
-
-
-_SAYINGS = {
-    "closed": "closed its stdout",
-    "broken-pipe": "found its stdout broken",
-    "flooded": "wrote a flood of {} bytes",
-    "continued": "was continued",
-    "more": "reports no further {}s",
-}
 
 
 class Hub:
@@ -229,9 +37,8 @@ class Hub:
             recorded names no process id, so that two trials alike have timelines alike.
 
     Attributes:
-        pids: every process that has said hello, gone or not, with its name; without those whose
-            number was given to another process since.
-        garbage: stretches of bytes on the FIFO that were no message.
+        pids: every process that has said hello, gone or not, with its name.
+        own: processes that the hub itself has started: the peers. They are no business of the target's.
     """
 
     def __init__(
@@ -250,11 +57,13 @@ class Hub:
         self._props: dict[str, Prop] = {}
         self._processes: dict[int, Process] = {}
         self._reader = FrameReader()
+        self._serial = ORDERS_FROM
+        self.own: set[int] = set()
         os.makedirs(self.folder, 0o700)
         os.mkfifo(self._events_path, 0o600)
         # For both directions, so that it never reads as ended, however many writers come and go.
         self._events = os.open(self._events_path, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
-        _enlarge(self._events)
+        enlarge(self._events)
 
     @property
     def _events_path(self) -> str:
@@ -274,7 +83,7 @@ class Hub:
 
         Args:
             name: letters, digits, `_` and `-`; a number is added where it comes twice.
-            script: the keywords of :func:`stormdrain.worker.props.script.child_script`.
+            script: the keywords of :func:`stormdrain.worker.props.child.child_script`.
 
         Raises:
             UsageError: the name or a value of the script is wrong.
@@ -283,12 +92,39 @@ class Hub:
         checked_keywords(script, child_script.__kwdefaults__ or (), where)
         checked = child_script(where, **script)
         name, path = self._place(name, where)
-        stops = bool(script.get("stops_itself", False))
-        written = {"folder": self.folder, "id": name, "virtual": self.virtual, **checked}
-        write_executable(path, write_program(self.folder, "actor", "child"), written)
-        child = Child(self, name, path, stops)
-        self._props[name] = child
+        child = Child(self, name, path, stops_itself=bool(script.get("stops_itself", False)))
+        self._write(child, checked, "actor", "output", "child")
         return child
+
+    def peer(self, name: str = "peer", **script: Any) -> Peer:
+        """Start a scripted peer; it listens when this returns.
+
+        Args:
+            name: as for a child.
+            script: the keywords of :func:`stormdrain.worker.props.peer.peer_script`.
+
+        Raises:
+            UsageError: the name or a value of the script is wrong, or it did not come up within 10 s.
+        """
+        where = f"case.peer({name!r})"
+        checked_keywords(script, peer_script.__kwdefaults__ or (), where)
+        checked = peer_script(where, **script)
+        name, path = self._place(name, where)
+        peer = Peer(self, name, path)
+        self._write(peer, checked, "actor", "output", "requests", "peer")
+        self.own.add(spawn(path))
+        peer.wait(lambda: any(process.ready for process in peer.processes), "it listens")
+        return peer
+
+    def ports(self) -> frozenset[int]:
+        """The ports of the peers: a socket that leads to one does not lead out of the trial."""
+        return frozenset(prop.port for prop in self._props.values() if isinstance(prop, Peer))
+
+    def _write(self, prop: Prop, checked: Mapping[str, object], *modules: str) -> None:
+        """Write the executable of a prop and remember it."""
+        written = {"folder": self.folder, "id": prop.name, "virtual": self.virtual, **checked}
+        write_executable(prop.path, write_program(self.folder, *modules), written)
+        self._props[prop.name] = prop
 
     def _place(self, name: object, where: str) -> tuple[str, str]:
         """A name that is not taken, and its file."""
@@ -322,8 +158,6 @@ class Hub:
             came = True
             for frame in self._reader.feed(data):
                 self._hear(frame)
-        for pid in [pid for pid in self.pids if self._processes[pid].replaced()]:
-            del self.pids[pid]
         return came
 
     def wait(self, happened: Callable[[], bool], timeout: float) -> bool:
@@ -349,7 +183,7 @@ class Hub:
         if process is None:
             self._reader.garbage += 1
             return
-        what = f"{_noun(process.prop)} {process.name}"
+        what = process.label
         if frame.kind == "ready":
             process.ready = True
             self.record(what, "ready")
@@ -383,7 +217,7 @@ class Hub:
         self.pids[frame.pid] = label
         prop.processes.append(process)
         prop.pids.append(frame.pid)
-        self.record(f"{_noun(prop)} {label}", "started")
+        self.record(process.label, "started")
 
     def _timer(self, process: Process, frame: Frame, what: str) -> None:
         serial, _, rest = frame.text.partition(" ")
@@ -419,35 +253,34 @@ class Hub:
             How many delays ended.
         """
         due = sorted(
-            (timer.due, process.pid, serial)
-            for process in self._processes.values()
+            (timer.due, index, serial, process)
+            for index, process in enumerate(self._processes.values())
             for serial, timer in process.timers.items()
-            if timer.due <= now + 1e-9
+            if self.virtual and timer.due <= now + 1e-9
         )
         fired = 0
-        for _, pid, serial in due if self.virtual else ():
-            process = self._processes[pid]
+        for _, _, serial, process in due:
             why = process.timers.pop(serial).why
-            if process.alive() and self._order(pid, f"fire {serial}"):
+            if process.alive() and send(self._orders_path(process.pid), f"fire {serial}\n"):
                 process.unanswered.add(serial)
-                self.record(f"{_noun(process.prop)} {process.name}", f"goes on ({_explain(why)})")
+                self.record(process.label, f"goes on ({_explain(why)})")
                 fired += 1
         return fired
 
-    def _order(self, pid: int, order: str) -> bool:
-        try:
-            descriptor = os.open(os.path.join(self.folder, f"orders.{pid}"), os.O_WRONLY | os.O_NONBLOCK)
-        except OSError as error:
-            if error.errno in (errno.ENXIO, errno.ENOENT):
-                return False
-            raise
-        try:
-            os.write(descriptor, f"{order}\n".encode())
-        except (BlockingIOError, BrokenPipeError):
-            return False
-        finally:
-            os.close(descriptor)
-        return True
+    def order(self, process: Process, word: str) -> int:
+        """Tell a process to do something at once; it is busy until it has answered.
+
+        Returns:
+            The number that is in `process.unanswered` until then.
+        """
+        self._serial += 1
+        if process.alive() and send(self._orders_path(process.pid), f"{word} {self._serial}\n"):
+            process.unanswered.add(self._serial)
+            self.record(process.label, f"is told: {word}")
+        return self._serial
+
+    def _orders_path(self, pid: int) -> str:
+        return os.path.join(self.folder, f"orders.{pid}")
 
     def busy(self) -> bool:
         """Whether a process is still at what it was told to go on with, or on its way out.
@@ -466,9 +299,11 @@ class Hub:
         )
 
     def close(self) -> None:
-        """Let go of every process (those that are left end by themselves) and remove the FIFOs."""
+        """End the peers, let go of the children (those that are left end by themselves), remove the FIFOs."""
         if self._events < 0:
             return
+        for pid in self.own:
+            end(pid)
         self.drain()
         os.close(self._events)
         self._events = -1
@@ -477,27 +312,6 @@ class Hub:
                 os.unlink(os.path.join(self.folder, name))
 
 
-def _noun(prop: Prop) -> str:
-    return prop.kind.rpartition(" ")[2]
-
-
-def _signal_name(number: str) -> str:
-    try:
-        return signal.Signals(int(number)).name
-    except ValueError:
-        return f"signal {number}"
-
-
 def _explain(why: str) -> str:
     word, _, number = why.partition(" ")
-    return _signal_name(number) if word == "signal" else why
-
-
-def _enlarge(fifo: int) -> None:
-    """Give the FIFO room for a trial that does not look for a while; it works without."""
-    if sys.platform == "linux":
-        import fcntl
-
-        if hasattr(fcntl, "F_SETPIPE_SZ"):
-            with contextlib.suppress(OSError):
-                fcntl.fcntl(fifo, fcntl.F_SETPIPE_SZ, 1 << 18)
+    return signal_name(number) if word == "signal" else why

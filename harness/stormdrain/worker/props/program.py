@@ -20,7 +20,7 @@ from pathlib import Path
 SHEBANG_MAX = 127
 """Bytes of a first line that every kernel in use reads in full."""
 
-_PACKAGE = __name__.rpartition(".")[0]
+_INSIDE = __name__.rpartition(".")[0] + ".inside"
 
 _BOOT = """\
 import marshal, sys
@@ -35,12 +35,12 @@ module.main({script!r})
 
 @functools.cache
 def program(*modules: str) -> bytes:
-    """Modules of this package, compiled, each after those that it needs; the last one has `main`."""
+    """Modules of `inside`, compiled, each after those that it needs; the last one has `main`."""
     parts = []
     for module in modules:
-        path = Path(__file__).with_name(f"{module}.py")
+        path = Path(__file__).parent / "inside" / f"{module}.py"
         code = compile(path.read_bytes(), str(path), "exec", dont_inherit=True, optimize=2)
-        parts.append((f"{_PACKAGE}.{module}", code))
+        parts.append((f"{_INSIDE}.{module}", code))
     return marshal.dumps(parts)
 
 

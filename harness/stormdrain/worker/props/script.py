@@ -1,4 +1,4 @@
-"""Scripts for the child: keywords of `case.child(...)` in, checked, and plain literals for the process out.
+"""Values of a script: checked where the probe gives them, and brought into plain literals.
 
 A wrong value is the probe's mistake and must be told where the probe makes it,
 before anything is started; inside the child it could only show as a hang.
@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import difflib
-import signal
-from collections.abc import Iterable, Mapping
-from typing import TypedDict
+from collections.abc import Callable, Iterable, Mapping
 
 from ...errors import UsageError
 
@@ -19,21 +17,13 @@ Said = str | bytes | int | float
 Replies = Mapping[str, object] | Iterable[tuple[str | bytes, object]]
 """Pattern -> what is said to a line that contains it."""
 
+Step = tuple[object, ...]
+"""One thing that the process does, as it is written into its file: a word and its arguments."""
+Table = list[tuple[bytes, list[Step]]]
+"""Replies: what to look for in a request, and what is done then."""
+
 LONGEST = 1e6
 """Seconds; a delay beyond it is taken for a mistake."""
-
-
-class ChildScript(TypedDict):
-    """What is written into the child's file."""
-
-    steps: list[tuple[object, ...]]
-    replies: list[tuple[bytes, list[tuple[object, ...]]]]
-    signals: list[tuple[object, ...]]
-    on_eof: tuple[object, ...]
-    exits_on: bytes | None
-    exit_code: int
-    reads: bool
-    argv: dict[str, bytes]
 
 
 def wrong(what: str, where: str, todo: str) -> UsageError:
@@ -79,7 +69,7 @@ def flag(value: object, where: str) -> bool:
     return value
 
 
-def choice(value: object, where: str, forms: Mapping[str, str]) -> tuple[object, ...]:
+def choice(value: object, where: str, forms: Mapping[str, str]) -> Step:
     """One of several words, some of which take an argument after a colon.
 
     Args:
@@ -114,10 +104,18 @@ def text(value: object, where: str) -> bytes:
     raise wrong(f"{value!r} is neither text nor bytes", where, "give str or bytes")
 
 
-def lines(value: object, where: str) -> list[tuple[object, ...]]:
-    """What a child says, as steps.
+def as_line(line: str) -> Step:
+    """A line of text: the newline is added."""
+    return "write", line.encode() + b"\n"
 
-    A str is a line (the newline is added), bytes are written as they are, a number is a pause.
+
+def lines(value: object, where: str, said: Callable[[str], Step] = as_line) -> list[Step]:
+    """What is said, as steps.
+
+    A str is a line, bytes are written as they are, a number is a pause.
+
+    Args:
+        said: how a str is said.
 
     Raises:
         UsageError: it is something else.
@@ -126,10 +124,10 @@ def lines(value: object, where: str) -> list[tuple[object, ...]]:
         value = [value]
     if not isinstance(value, Iterable) or isinstance(value, Mapping):
         raise wrong(f"{value!r} is no list of lines", where, "give a list of lines; a number is a pause")
-    steps: list[tuple[object, ...]] = []
+    steps: list[Step] = []
     for index, item in enumerate(value):
         if isinstance(item, str):
-            steps.append(("write", item.encode() + b"\n"))
+            steps.append(said(item))
         elif isinstance(item, bytes):
             if item:
                 steps.append(("write", item))
@@ -138,8 +136,8 @@ def lines(value: object, where: str) -> list[tuple[object, ...]]:
     return steps
 
 
-def replies(value: object, where: str) -> list[tuple[bytes, list[tuple[object, ...]]]]:
-    """Patterns, and what is said to a line that contains one.
+def replies(value: object, where: str, said: Callable[[str], Step] = as_line) -> Table:
+    """Patterns, and what is said to a request that contains one.
 
     Raises:
         UsageError: it is neither a mapping nor a list of pairs.
@@ -148,135 +146,12 @@ def replies(value: object, where: str) -> list[tuple[bytes, list[tuple[object, .
         value = value.items()
     if isinstance(value, (str, bytes)) or not isinstance(value, Iterable):
         raise wrong(f"{value!r} is no table of replies", where, "give {pattern: lines} or pairs of them")
-    table: list[tuple[bytes, list[tuple[object, ...]]]] = []
+    table: Table = []
     for pair in value:
         if not isinstance(pair, tuple) or len(pair) != 2:
             raise wrong(f"{pair!r} is no pair", where, "give {pattern: lines} or pairs of them")
-        pattern = text(pair[0], where)
-        table.append((pattern, lines(pair[1], f"{where}[{pair[0]!r}]")))
+        table.append((text(pair[0], where), lines(pair[1], f"{where}[{pair[0]!r}]", said)))
     return table
-
-
-_SIGNAL_FORMS = {"default": "", "ignore": "", "record": "", "delay": "seconds", "exit": "code"}
-_EOF_FORMS = {"stay": "", "exit": "", "delay": "seconds"}
-
-
-def child_script(
-    where: str,
-    *,
-    on_eof: str = "stay",
-    sigterm: str = "default",
-    sigint: str = "default",
-    says: Iterable[Said] = (),
-    replies: Replies = (),
-    exits_after: float | None = None,
-    exits_on: str | bytes | None = None,
-    exit_code: int = 0,
-    exit_mid_handshake: bool = False,
-    reads: bool = True,
-    floods: int = 0,
-    closes_stdout: bool = False,
-    grandchild: str | None = None,
-    stops_itself: bool = False,
-    argv: Mapping[str, str] | None = None,
-) -> ChildScript:
-    """Check a child's script and bring it into the form that the process follows.
-
-    Args:
-        where: the child's name, for errors.
-        on_eof: when stdin ends: `stay`, `exit`, or `delay:SECONDS` and then exit.
-        sigterm: `default` (SIG_DFL), `ignore` (SIG_IGN), `record` (note it, go on),
-            `delay:SECONDS` (exit that much after the first one), `exit:CODE` (exit at once).
-        sigint: the same for SIGINT.
-        says: lines written at the start; a number is a pause in seconds, bytes are written as they are.
-        replies: pattern -> lines for a line of stdin that contains the pattern; the first that
-            fits counts. `<<line>>` and `<<key>>` (of a JSON line) are filled in.
-        exits_after: seconds after being ready at which it exits.
-        exits_on: exits when a line of stdin contains this.
-        exit_code: the status of every exit above.
-        exit_mid_handshake: exits after the first half of its first line, never ready.
-        reads: False: it never reads stdin.
-        floods: bytes written to stdout once it is ready, in lines of 80.
-        closes_stdout: closes stdout after `says`.
-        grandchild: `keeps-pipe` (inherits all three pipes and stays) or `daemon` (own session, no pipes).
-        stops_itself: SIGSTOPs itself once it is ready.
-        argv: first argument -> line that it prints to exit with 0, without following the script.
-
-    Raises:
-        UsageError: a value is wrong.
-    """
-    code = _exit_code(exit_code, f"{where}, exit_code")
-    handshake = lines(says, f"{where}, says")
-    steps: list[tuple[object, ...]] = []
-    if grandchild is not None:
-        kind = choice(grandchild, f"{where}, grandchild", {"keeps-pipe": "", "daemon": ""})[0]
-        steps.append(("grandchild", kind))
-    if flag(exit_mid_handshake, f"{where}, exit_mid_handshake"):
-        first = next((step for step in handshake if step[0] == "write"), None)
-        if first is None:
-            raise wrong("no handshake to break off", f"{where}, exit_mid_handshake", "give says=[...]")
-        whole = text(first[1], where)
-        steps += [("write", whole[: max(1, len(whole) // 2)]), ("leave", code)]
-    else:
-        steps += _from_ready_on(where, handshake, code, exits_after, floods, closes_stdout, stops_itself)
-    return {
-        "steps": steps,
-        "replies": _replies(replies, f"{where}, replies"),
-        "signals": [
-            (int(signal.SIGTERM), *choice(sigterm, f"{where}, sigterm", _SIGNAL_FORMS)),
-            (int(signal.SIGINT), *choice(sigint, f"{where}, sigint", _SIGNAL_FORMS)),
-        ],
-        "on_eof": choice(on_eof, f"{where}, on_eof", _EOF_FORMS),
-        "exits_on": None if exits_on is None else text(exits_on, f"{where}, exits_on"),
-        "exit_code": code,
-        "reads": flag(reads, f"{where}, reads"),
-        "argv": _answers(argv, f"{where}, argv"),
-    }
-
-
-_exit_code = exit_code
-_replies = replies
-
-
-def _from_ready_on(
-    where: str,
-    handshake: list[tuple[object, ...]],
-    code: int,
-    exits_after: object,
-    floods: object,
-    closes_stdout: object,
-    stops_itself: object,
-) -> list[tuple[object, ...]]:
-    """The handshake, "ready" at its first pause or its end, and what follows."""
-    if isinstance(floods, bool) or not isinstance(floods, int) or floods < 0:
-        raise wrong(f"{floods!r} is no number of bytes", f"{where}, floods", "give zero or more")
-    pause = next((index for index, step in enumerate(handshake) if step[0] == "pause"), len(handshake))
-    ready: list[tuple[object, ...]] = [("ready",)]
-    if exits_after is not None:
-        ready.append(("leave-after", seconds(exits_after, f"{where}, exits_after"), code))
-    close: list[tuple[object, ...]] = [("close",)] if flag(closes_stdout, f"{where}, closes_stdout") else []
-    if pause == len(handshake):
-        steps = [*handshake, *close, *ready]
-    else:
-        steps = [*handshake[:pause], *ready, *handshake[pause:], *close]
-    if flag(stops_itself, f"{where}, stops_itself"):
-        steps.append(("stop",))
-    if floods:
-        steps.append(("flood", floods, floods))
-    return steps
-
-
-def _answers(value: object, where: str) -> dict[str, bytes]:
-    if value is None:
-        return {}
-    if not isinstance(value, Mapping):
-        raise wrong(f"{value!r} is no table of answers", where, "give {first argument: line}")
-    answers = {}
-    for argument, line in value.items():
-        if not isinstance(argument, str) or not isinstance(line, str):
-            raise wrong(f"{argument!r}: {line!r} no answer", where, "give {first argument: line}, both str")
-        answers[argument] = line.encode() + b"\n"
-    return answers
 
 
 def checked_keywords(keywords: Iterable[str], known: Iterable[str], where: str) -> None:

@@ -26,8 +26,6 @@ ORPHANED = 75
 """Exit status of a scripted process whose trial is over."""
 BROKEN = 70
 """Exit status of a scripted process that met a fault of its own."""
-LINES_BUDGET = 24_000
-"""Bytes of lines and requests that one process reports in full; the FIFO must never fill up."""
 
 
 def escape(payload: bytes) -> bytes:
@@ -66,6 +64,9 @@ class Actor:
         script: what the hub wrote: `folder`, `id`, `virtual` and the keys of the subclass.
     """
 
+    budget = 100_000
+    """Bytes of lines and requests that one process reports; the FIFO should not fill up."""
+
     def __init__(self, script: "dict[str, Any]") -> None:
         self.script = script
         self.pid = posix.getpid()
@@ -85,6 +86,7 @@ class Actor:
         posix.set_blocking(self.events, True)
         self.limit = posix.fpathconf(self.events, "PC_PIPE_BUF")
         self.poller = select.poll()
+        self.watched: dict[int, int] = {}
         self.poller.register(self.events, 0)
 
     # Messages
@@ -99,11 +101,11 @@ class Actor:
 
     def report(self, kind: str, payload: bytes) -> None:
         """Send a message of which there may be any number: after a while one `more`, then nothing."""
-        if self.reported > LINES_BUDGET:
+        if self.reported > self.budget:
             return
         self.reported += min(len(payload), 1000) + 32
         self.announce(kind, payload)
-        if self.reported > LINES_BUDGET:
+        if self.reported > self.budget:
             self.announce("more", kind.encode())
 
     def leave(self, code: int) -> None:
@@ -113,13 +115,19 @@ class Actor:
 
     # Timers
 
-    def after(self, seconds: float, why: str, then: "Any", argument: "Any" = None) -> None:
-        """Call `then(argument)` after so many seconds of the trial's clock."""
+    def after(self, seconds: float, why: str, then: "Any", argument: "Any" = None) -> int:
+        """Call `then(argument)` after so many seconds of the trial's clock. Returns the timer's number."""
         if self.virtual and self.orders < 0:
             self.open_orders()
         self.serial += 1
         self.timers[self.serial] = Timer(time.monotonic() + seconds, why, then, argument)
         self.announce("timer", b"%d %r %s" % (self.serial, seconds, why.encode()))
+        return self.serial
+
+    def cancel(self, serial: int) -> None:
+        """Forget a timer, here and at the hub."""
+        if self.timers.pop(serial, None) is not None:
+            self.announce("fired", b"%d" % serial)
 
     def open_orders(self) -> None:
         """Make the FIFO on which the hub answers; opened both ways, so that it never reads as ended."""
@@ -133,13 +141,16 @@ class Actor:
         self.poller.register(self.orders, select.POLLIN)
 
     def obey(self) -> None:
-        """Read orders: `fire N`, one a line."""
+        """Read orders, one a line: a word and the number that the answer names."""
         self.order_bytes = (self.order_bytes + posix.read(self.orders, 4096))[-8192:]
         *lines, self.order_bytes = self.order_bytes.split(b"\n")
         for line in lines:
             word, _, number = line.partition(b" ")
             if word == b"fire" and number.isdigit():
                 self.fire(int(number))
+            elif number.isdigit():
+                self.fired.append(int(number))
+                self.ordered(word)
 
     def fire(self, serial: int) -> None:
         """Do what the timer was for; the answer goes out when nothing is left to be done at once."""
@@ -188,12 +199,35 @@ class Actor:
     def on(self, fd: int, flags: int) -> None:
         """What is to be done about a descriptor that is ready."""
 
+    def ordered(self, word: bytes) -> None:
+        """What is to be done about an order that is no timer's."""
 
-def expand(template: bytes, line: bytes) -> bytes:
-    """A reply with its references filled in: `<<line>>`, and `<<key>>` for the line's value of that JSON key.
+    def watch(self, fd: int, flag: int, wanted: bool) -> None:
+        """Begin or cease to wait for one kind of readiness of a descriptor."""
+        before = self.watched.get(fd, 0)
+        after = before | flag if wanted else before & ~flag
+        if after == before:
+            return
+        if after:
+            self.poller.register(fd, after)
+            self.watched[fd] = after
+        else:
+            self.unwatch(fd)
 
-    The value is taken as it is written (a string with its quotes), and is the
-    first one for that key; `null` where the line has none.
+    def unwatch(self, fd: int) -> None:
+        """Wait no longer for anything of a descriptor, which is then about to be closed."""
+        if self.watched.pop(fd, 0):
+            self.poller.unregister(fd)
+
+
+def expand(template: bytes, line: bytes, known: "dict[bytes, bytes] | None" = None) -> bytes:
+    """A reply with its references filled in.
+
+    `<<line>>` is the line, `<<key>>` its value of that JSON key, as it is written (a string
+    with its quotes) and the first one for that key; `null` where the line has none.
+
+    Args:
+        known: further names and what they stand for.
     """
     out = b""
     while True:
@@ -201,7 +235,10 @@ def expand(template: bytes, line: bytes) -> bytes:
         name, end, after = rest.partition(b">>")
         if not mark or not end:
             return out + template
-        out += before + (line if name == b"line" else json_value(line, name))
+        if known and name in known:
+            out += before + known[name]
+        else:
+            out += before + (line if name == b"line" else json_value(line, name))
         template = after
 
 
