@@ -17,7 +17,7 @@ from pathlib import Path
 from ..errors import UsageError
 from .cache import Cache, digest
 from .spec import Spec, parse_spec
-from .tool import Done, git, is_offline, refused
+from .tool import Done, git, refused
 
 _DEEPEN = "fetch all of its history (`git fetch --unshallow`; in a GitHub checkout step: fetch-depth: 0)"
 
@@ -202,10 +202,13 @@ def fetch_pull_request(repository: Repository, number: str, cache: Cache) -> str
                 todo="look at its number, and at `git remote -v`",
             )
         held = git("rev-parse", "--verify", "--quiet", own, cwd=clone).out.strip()
-    todo = "look at the remote and at your credentials"
-    if held and is_offline(done):
-        todo = f"connect; or name the commit that was fetched last, {held[:12]}, if that is what you mean"
-    raise refused(done, f"pull request {number} cannot be fetched", where=where, todo=todo)
+    raise refused(
+        done,
+        f"pull request {number} cannot be fetched",
+        where=where,
+        todo="look at the remote and at your credentials",
+        offline=f"connect, or name the commit that was fetched last: {held}" if held else "connect",
+    )
 
 
 def _remote(repository: Repository) -> tuple[str, str]:

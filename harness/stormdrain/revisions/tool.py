@@ -159,6 +159,7 @@ _OFFLINE = (
     "dns error",
     "network was disabled",
     "Connection refused",
+    "Failed to connect",
     "timed out",
     "Could not resolve host",
     "Could not read from remote",
@@ -172,13 +173,14 @@ def is_offline(done: Done) -> bool:
     return any(sign in done.err for sign in _OFFLINE)
 
 
-def refused(done: Done, what: str, *, where: str, todo: str) -> UsageError:
+_CONNECT = "connect, or name an index that can be reached in UV_INDEX_URL; what is cached still runs"
+
+
+def refused(done: Done, what: str, *, where: str, todo: str, offline: str = _CONNECT) -> UsageError:
     """The error for a call that failed: no network is told as such, anything else with its last lines."""
     if is_offline(done):
         return UsageError(
-            f"{what}: the network or the package index cannot be reached\n{_indent(done.last(4))}",
-            where=where,
-            todo="connect, or name an index that can be reached in UV_INDEX_URL; what is cached still runs",
+            f"{what}: the network cannot be reached\n{_indent(done.last(4))}", where=where, todo=offline
         )
     return UsageError(f"{what}\n{_indent(done.last())}", where=where, todo=todo)
 
