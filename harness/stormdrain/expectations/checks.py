@@ -10,7 +10,7 @@ import hashlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
-from ..model import Exc, Finding, Left, Note, Observation, ProbeSpec, Schedule, Site, Stance, Verdict, merge
+from ..model import Exc, Finding, Left, Note, Observation, ProbeSpec, Schedule, Site, Stance, Verdict, merge, suspended_at
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,9 @@ class Context:
         for fault in self.seen.faults:
             if fault.chain:
                 return fault.site
-        return None
+        # A timeout's own cancel, say. Libraries cancel tasks of their own too: one of the target's tells more.
+        sites = [site for cancel in self.seen.cancels if (site := suspended_at(cancel.chain)) is not None]
+        return next((site for site in sites if site.target), sites[0] if sites else None)
 
 
 @dataclass(frozen=True)

@@ -212,6 +212,8 @@ class Observation:
     """Fate of what was handed over: `received`, `available`, `lost`."""
     holds: dict[str, float] = field(default_factory=dict)
     """Real seconds for which the clock was held, by reason."""
+    met: int = 0
+    """How many points the operation came to."""
     points: tuple[Point, ...] = ()
     """Every point (only where they were recorded)."""
     timeline: tuple[Event, ...] = ()

@@ -43,6 +43,8 @@ from .trial import Order
 
 CONFIRM_RUNS = 3
 PASS_SAMPLE = 3
+REAL_JOBS = 3
+"""Trials in real time mostly wait: so many more of them run at a time."""
 HANG_BOUND = 15.0
 """Seconds of the trial's clock after which an operation counts as hung, or three times calm if that is more."""
 
@@ -127,6 +129,9 @@ class Campaign:
         self.canary_verdicts: dict[str, Verdict] = {}
         self.began = real_monotonic()
         self.not_tried: dict[str, int] = {}
+        self.unreached: dict[str, int] = {}
+        """Schedules that need not run: their second point is known to be out of reach."""
+        self.met: dict[str, int] = {}
         self.na: dict[str, str] = {}
         self.passes = ""
         self.notes: list[Note] = []
@@ -295,13 +300,25 @@ class Campaign:
             while rest:
                 if real_monotonic() >= until or (limit is not None and given >= limit):
                     return
+                schedule = rest.pop(0)
+                if self._out_of_reach(schedule):
+                    self.unreached[schedule.storm] = self.unreached.get(schedule.storm, 0) + 1
+                    continue
                 given += 1
-                yield self._order(rest.pop(0))
+                yield self._order(schedule)
 
         for result in self.pool.run(orders()):
             self._keep(result.order, result)
         for schedule in rest:
             self.not_tried[schedule.storm] = self.not_tried.get(schedule.storm, 0) + 1
+
+    def _out_of_reach(self, schedule: Schedule) -> bool:
+        """Whether the first fault alone ended the operation before it came to the second one's point."""
+        if schedule.storm != "cancel-pairs":
+            return False
+        first, second = schedule.faults
+        alone = self.met.get(str(replace(schedule, storm="cancel-sweep", faults=(first,))))
+        return alone is not None and alone < second.when.n
 
     def _replay(self) -> None:
         for result in self.pool.run([self._order(parse_schedule(text)) for text in self.options.schedules]):
@@ -311,6 +328,8 @@ class Campaign:
         trial = self._judge(order, result, phase)
         if phase != "confirm":
             self.trials.append(trial)
+            if result.observation is not None:
+                self.met[str(order.schedule)] = result.observation.met
             self.orders[trial.token] = order
         self.say("trial", trial)
         return trial
@@ -389,27 +408,30 @@ class Campaign:
         """Run one of each kind of finding in real time, and some passes."""
         until = real_monotonic() + self.options.confirm_seconds
         kinds = self._kinds()
-        asked: dict[int, Kind] = {}
+        # One trial often shows several kinds: it is run for all of them.
+        chosen: dict[str, list[Kind]] = {}
+        for kind in kinds:
+            chosen.setdefault(kind.trial.token, []).append(kind)
+        asked: list[tuple[Order, list[Kind]]] = []
 
         def orders() -> Iterator[Order]:
-            for number, kind in enumerate(kinds):
+            for number, group in enumerate(chosen.values()):
                 if number and real_monotonic() >= until:
                     return
                 for _ in range(CONFIRM_RUNS):
-                    order = self._real(kind.order)
-                    asked[id(order)] = kind
-                    self._alive.append(order)
+                    order = self._real(group[0].order)
+                    asked.append((order, group))
                     yield order
 
+        self.pool.jobs = self.options.jobs * REAL_JOBS
         for result in self.pool.run(orders()):
-            kind = asked[id(result.order)]
+            group = next(group for order, group in asked if order is result.order)
             trial = self._keep(result.order, result, phase="confirm")
-            kind.runs += 1
-            kind.failed += any(f.expectation == kind.finding.expectation for f in trial.findings)
+            for kind in group:
+                kind.runs += 1
+                kind.failed += any(f.expectation == kind.finding.expectation for f in trial.findings)
         self._settle_findings(kinds)
         self._confirm_passes(until)
-
-    _alive: list[Order] = []  # noqa: RUF012 - keeps orders alive so that their identities stay their own
 
     def _real(self, order: Order) -> Order:
         return replace(order, virtual=False, record_points=False)
@@ -440,7 +462,7 @@ class Campaign:
         passes = [t for t in self.trials if t.verdict is Verdict.PASS and t.phase == "storm" and self._cost(t) <= HANG_BOUND]
         chosen = random.Random(self.options.seed).sample(passes, min(PASS_SAMPLE, len(passes)))
         asked: dict[int, Trial] = {}
-        orders = []
+        orders = []  # kept alive to the end: an order is known by its identity
         for trial in chosen:
             order = self._real(self.orders[trial.token])
             asked[id(order)] = trial
@@ -492,14 +514,14 @@ class Campaign:
             return StormTally(name, Verdict.NA, why=self.na[name])
         mine = [trial for trial in self.trials if trial.storm == name]
         left = self.not_tried.get(name, 0)
-        if not mine and not left:
+        if not mine and not left and name not in self.unreached:
             return None
         return StormTally(
             storm=name,
             verdict=merge(trial.verdict for trial in mine),
             trials=len(mine),
             failed=sum(trial.verdict is Verdict.FAIL for trial in mine),
-            not_reached=sum(not trial.reached for trial in mine),
+            not_reached=sum(not trial.reached for trial in mine) + self.unreached.get(name, 0),
             not_tried=left,
             unresolved=sum(trial.verdict is Verdict.UNRESOLVED for trial in mine),
         )

@@ -26,13 +26,17 @@ class Census:
 
     def __init__(self, folder: str) -> None:
         self._folder = folder
-        self._descriptors = procfs.descriptors()
+        self._descriptors: dict[int, str] = {}
         self._threads = {thread.ident for thread in threading.enumerate()}
         self._blocked = procfs.signal_mask(os.getpid())
         self.seen: dict[int, tuple[int, str]] = {}
         """pid -> start time and command line of every descendant that was ever seen."""
         self.own: frozenset[int] = frozenset()
         """Descriptors of the hub."""
+
+    def start(self) -> None:
+        """What is open now is the harness's own (the loop's descriptors among it)."""
+        self._descriptors = procfs.descriptors()
 
     def take(self, tasks: Iterable[Left], names: Mapping[int, Any]) -> tuple[Left, ...]:
         """Everything that is there now. `names`: scripted children by pid."""
@@ -111,8 +115,8 @@ class Census:
         items = []
         stacks = sys._current_frames()
         for thread in threading.enumerate():
-            if thread.ident in self._threads:
-                continue
+            if thread.ident in self._threads or thread.name.startswith("asyncio-waitpid-"):
+                continue  # the latter waits for a child, which is an item by itself
             frame = stacks.get(thread.ident or 0)
             idle = frame is not None and _is_idle(frame)
             name = re.sub(r"\d+", "N", thread.name)

@@ -286,7 +286,7 @@ _IDLE = {
     ("_asyncio.py", "run"),  # anyio's worker threads
     ("unix_events.py", "_do_waitpid"),  # waits for a child, which is accounted for by itself
 }
-_WAITING = {"threading.py", "queue.py"}
+_WAITING = {"threading.py", "queue.py", "watch.py"}
 
 
 def busy_threads() -> list[str]:

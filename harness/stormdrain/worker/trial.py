@@ -76,6 +76,7 @@ class Trial:
     exit: Outcome = Outcome("not-run")
     entered: bool = False
     steps: int = 0
+    met: int = 0
     turns: int = 0
     spin: int = 0
     spin_site: Site | None = None
@@ -322,6 +323,7 @@ class Trial:
                 hang=self.hang,
                 blocked=tuple(Blocked(round(seconds, 3), self.stall_sites.get(n)) for n, seconds in enumerate(clock.stalls)),
                 holds={why: round(seconds, 4) for why, seconds in clock.holds.items()},
+                met=self.met,
                 points=tuple(self.points),
                 timeline=tuple(self.timeline),
                 notes=tuple(self.notes),

@@ -157,6 +157,7 @@ class Loop(asyncio.SelectorEventLoop):
             return
         self.n += 1
         trial = self.trial
+        trial.met = self.n
         if trial.order.record_points:
             trial.points.append(Point(self.n, *self._where(op), trial.at()))
         for fault in trial.at_point(self.n):
@@ -239,10 +240,12 @@ class WatchedTask(asyncio.Task):  # type: ignore[type-arg]
     """The C task, which says who cancelled it."""
 
     def cancel(self, msg: Any = None) -> bool:
-        accepted = super().cancel(msg) if msg is not None else super().cancel()
         loop = self.get_loop()
-        if isinstance(loop, Loop) and loop.armed and not loop.firing:
-            loop.trial.called_cancel(chains.caller(2), accepted, ())
+        watched = isinstance(loop, Loop) and loop.armed and not loop.firing
+        where = chains.task_chain(self) if watched else ()
+        accepted = super().cancel(msg) if msg is not None else super().cancel()
+        if watched:
+            loop.trial.called_cancel(chains.caller(2), accepted, where)
         return accepted
 
 
@@ -284,6 +287,7 @@ class Driver:
         trial.task_items = self._tasks
         trial.case._on_event = self._on_event
         self.generator: Any = None
+        trial.census.start()
 
     def run(self) -> None:
         """All phases, to the end of the loop. What was seen is in the trial's record."""
