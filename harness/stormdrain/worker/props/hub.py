@@ -15,7 +15,7 @@ from typing import Any
 
 from .child import Child, child_script
 from .frames import Frame, FrameReader
-from .kernel import end, enlarge, look, real_now, send, signal_name, spawn
+from .kernel import end, enlarge, look, real_now, send, signal_name
 from .peer import Peer, peer_script
 from .program import write_executable, write_program
 from .prop import Process, Prop, Timer
@@ -112,7 +112,8 @@ class Hub:
         name, path = self._place(name, where)
         peer = Peer(self, name, path)
         self._write(peer, checked, "actor", "output", "requests", "peer")
-        self.own.add(spawn(path))
+        peer.start()
+        self.own.add(peer.pid)
         peer.wait(lambda: any(process.ready for process in peer.processes), "it listens")
         return peer
 
@@ -267,16 +268,17 @@ class Hub:
                 fired += 1
         return fired
 
-    def order(self, process: Process, word: str) -> int:
+    def order(self, process: Process, word: str) -> int | None:
         """Tell a process to do something at once; it is busy until it has answered.
 
         Returns:
-            The number that is in `process.unanswered` until then.
+            The number that is in `process.unanswered` until then; None where it cannot be told.
         """
         self._serial += 1
-        if process.alive() and send(self._orders_path(process.pid), f"{word} {self._serial}\n"):
-            process.unanswered.add(self._serial)
-            self.record(process.label, f"is told: {word}")
+        if not process.alive() or not send(self._orders_path(process.pid), f"{word} {self._serial}\n"):
+            return None
+        process.unanswered.add(self._serial)
+        self.record(process.label, f"is told: {word}")
         return self._serial
 
     def _orders_path(self, pid: int) -> str:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, TypedDict
 
 from . import script as check
 from .frames import Frame
+from .kernel import look, spawn
 from .prop import Process, Prop
 from .script import Replies, Said, Step, Table
 
@@ -49,6 +50,7 @@ class Peer(Prop):
     Attributes:
         host: `127.0.0.1`.
         port: chosen by the kernel.
+        pid: its process.
     """
 
     kind = "scripted peer"
@@ -57,7 +59,24 @@ class Peer(Prop):
         super().__init__(hub, name, path)
         self.host = "127.0.0.1"
         self.port = 0
+        self.pid = 0
         self._connections: dict[int, Connection] = {}
+
+    def start(self) -> None:
+        """Start the process.
+
+        Raises:
+            UsageError: it cannot be started at all.
+        """
+        try:
+            self.pid = spawn(self.path)
+        except OSError as error:
+            raise self._failure(f"the {self.kind} {self.name!r} does not start: {error.strerror}") from error
+
+    def hopeless(self) -> bool:
+        """Whether its process has ended."""
+        found = look(self.pid)
+        return found is None or found[0] in "ZXx"
 
     @property
     def address(self) -> str:
@@ -108,9 +127,12 @@ class Peer(Prop):
         self._order("deaf")
 
     def _order(self, word: str) -> None:
-        for process in self.processes:
-            number = self._hub.order(process, word)
-            self.wait(lambda number=number: number not in process.unanswered, f"it has done: {word}")  # type: ignore[misc]  # noqa: B023 - used at once
+        told = [(process, self._hub.order(process, word)) for process in self.processes]
+
+        def done() -> bool:
+            return all(number is not None and number not in process.unanswered for process, number in told)
+
+        self.wait(done, f"it has done {word!r}")
 
     def heard(self, process: Process, frame: Frame) -> None:
         """Take a message of a peer: its port, a connection, a request, a reply, an end."""

@@ -96,6 +96,7 @@ class Prop:
             UsageError: it did not come; says how far the process got.
         """
         self._hub.wait(lambda: bool(self.broken) or happened() or self.hopeless(), timeout)
+        self._hub.drain()  # what it said before it ended
         if self.broken:
             raise self._failure(f"the {self.kind} {self.name!r} broke down: {self.broken}")
         if not happened():

@@ -148,12 +148,23 @@ class Connection(Output):
         return kind, argument
 
 
+def close_inherited() -> None:
+    """Close every descriptor beyond the standard ones: the trial's are not to be kept open by its peer."""
+    for name in posix.listdir("/dev/fd"):
+        if int(name) > 2:
+            try:
+                posix.close(int(name))
+            except OSError:  # the one that the listing itself used
+                continue
+
+
 class ScriptedPeer(Actor):
     """A listening socket and its connections."""
 
     budget = 400_000
 
     def __init__(self, script: "dict[str, Any]") -> None:
+        close_inherited()
         super().__init__(script)
         posix.setsid()
         _signal.signal(_signal.SIGINT, _signal.SIG_DFL)
