@@ -30,6 +30,16 @@ NEW_FAILURES = ("regressed", "new", "N/A on base", "inconclusive")
 """Kinds under which a finding on head is one that base did not have."""
 
 
+def doubtful(finding: Finding) -> bool:
+    """Whether it was seen in virtual time and in none of its runs in real time: unresolved, no failure."""
+    return finding.runs > 0 and finding.failed == 0
+
+
+def standing(result: CellResult) -> tuple[Finding, ...]:
+    """The findings of a cell that were not put in doubt."""
+    return tuple(finding for finding in result.findings if not doubtful(finding))
+
+
 @dataclass(frozen=True)
 class Side:
     """One revision's view of one probe, interpreter and backend."""
@@ -41,7 +51,7 @@ class Side:
 
     def findings(self, storm: str, expectation: str) -> tuple[Finding, ...]:
         """The findings of one storm and expectation, those that were confirmed themselves first."""
-        found = [f for f in self.result.findings if f.storm == storm and f.expectation == expectation]
+        found = [f for f in standing(self.result) if f.storm == storm and f.expectation == expectation]
         return tuple(sorted(found, key=lambda finding: (not finding.runs, finding.token)))
 
     def tally(self, storm: str) -> StormTally | None:
@@ -97,7 +107,7 @@ def _compare_pair(key: tuple[str, str, str], base: Side | None, head: Side | Non
     for side in (head, base):
         if side is not None:
             storms.update(dict.fromkeys(tally.storm for tally in side.result.storms))
-            storms.update(dict.fromkeys(finding.storm for finding in side.result.findings))
+            storms.update(dict.fromkeys(finding.storm for finding in standing(side.result)))
     changes: list[Change] = []
     for side, other in ((head, "head"), (base, "base")):
         if side is not None and side.result.verdict is Verdict.ERROR:
@@ -114,7 +124,7 @@ def _compare_storm(
     expectations: dict[str, None] = {}
     for side in (head, base):
         if side is not None:
-            found = (finding.expectation for finding in side.result.findings if finding.storm == storm)
+            found = (finding.expectation for finding in standing(side.result) if finding.storm == storm)
             expectations.update(dict.fromkeys(found))
     if not expectations:
         kind, message = _both_quiet(storm, base, head)

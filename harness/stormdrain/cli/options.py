@@ -31,14 +31,14 @@ def cell_options(function: F) -> F:
     """`--python`, `--with`, `--jobs`, `--seed`: what decides the cells of a run."""
     for option in (
         click.option("--seed", type=int, default=0, show_default=True, help="Seed of what is sampled."),
-        click.option("--jobs", type=click.IntRange(1), default=None, metavar="N", help="Cells at a time."),
+        click.option("--jobs", type=click.IntRange(1), default=None, metavar="N", help="Trials at a time."),
         click.option("--with", "with_", multiple=True, metavar="REQ", help="A requirement to add."),
         click.option(
             "--python",
             "pythons",
             multiple=True,
             metavar="3.12|PATH",
-            help="Interpreters (all found by default).",
+            help="Interpreters (default: the newest).",
         ),
     ):
         function = option(function)

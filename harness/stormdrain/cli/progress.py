@@ -8,6 +8,7 @@ import threading
 import time
 from typing import TextIO
 
+from ..compare import standing
 from ..model import Baseline, CellResult, MutantRecord, Trial, Verdict
 from ..reporting.escape import plain
 
@@ -83,5 +84,5 @@ def cell_line(result: CellResult) -> str:
     where = " ".join(part for part in (cell.role, cell.python, cell.backend) if part)
     return (
         f"{result.verdict.value} {plain(cell.probe, 60)} ({where}): {result.trials} trials, "
-        f"{len(result.findings)} findings, {result.seconds:.1f} s"
+        f"{len(standing(result))} findings, {result.seconds:.1f} s"
     )

@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable
 
-from ..compare import NEW_FAILURES, compare
+from ..compare import NEW_FAILURES, compare, standing
 from ..model import CellResult, Change, Finding, MutantRecord, Run, Verdict, merge
 from .policy import Policy, fate
 
@@ -30,7 +30,7 @@ def counting(run: Run, policy: Policy) -> tuple[Finding, ...]:
     return tuple(
         finding
         for result in judged(run)
-        for finding in result.findings
+        for finding in standing(result)
         if policy.covers(finding.expectation)
         and finding.id not in accepted
         and (result.cell.probe, result.cell.python, result.cell.backend, finding.storm, finding.expectation)

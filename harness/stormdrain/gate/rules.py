@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ..compare import KINDS
+from ..compare import KINDS, standing
 from ..model import RuleResult, Run, Verdict
 from .decide import conclude, counting, judged, survivors, undecided, unresolved
 from .policy import WARN_DAYS, Accepted, Policy, caught_on, fate, minor
@@ -88,7 +88,7 @@ def _findings(run: Run, policy: Policy) -> RuleResult:
         kinds = Counter(change.kind for change in run.comparison if change.expectation)
         detail = ", ".join(f"{kinds[kind]} {kind}" for kind in KINDS if kinds[kind]) or "none on either side"
     else:
-        detail = _count(sum(len(result.findings) for result in judged(run)), "finding")
+        detail = _count(sum(len(standing(result)) for result in judged(run)), "finding")
     rule = "all count" if policy.base_rule == "all" or not run.comparison else "new ones count"
     look = f"stormdrain replay '{found[0].token}'" if found else ""
     problems = {(finding.storm, finding.expectation, finding.id) for finding in found}
@@ -169,7 +169,7 @@ def _ids(entries: Sequence[Accepted]) -> set[str]:
 def _accepted(run: Run, setting: Setting) -> RuleResult:
     """Expired entries and entries that match nothing break the rule; entries about to end are warned of."""
     day = setting.day
-    there = {finding.id for result in judged(run) for finding in result.findings}
+    there = {finding.id for result in judged(run) for finding in standing(result)}
     for mutant in run.mutants:
         if fate(mutant, setting.watched.pythons) in ("survivor", "undecided", "caught only unwatched"):
             there |= {mutant.id, mutant.name}

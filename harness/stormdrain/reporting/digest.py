@@ -8,35 +8,80 @@ from __future__ import annotations
 
 import shlex
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from ..compare import KINDS
-from ..model import Cell, CellResult, Finding, Observation, Run, Site, Trial, Verdict
+from ..compare import KINDS, doubtful, standing
+from ..model import Cell, CellResult, Change, Finding, Observation, Run, Trial, Verdict
 
 
 @dataclass(frozen=True)
 class Group:
-    """Findings of one cell that are one problem: same expectation, storm and suspension line.
+    """Findings that are one problem: same probe, side, expectation, suspension line and comparison with base.
 
-    lead: the one that was confirmed itself.
-    others: tokens of the rest.
+    lead: the one that is shown, if possible one that was confirmed itself.
+    cells: where it was found. storms: how many schedules of each storm came to it. ids: for acceptance.
+    trial, calm: what was seen under the lead's schedule, and in calm.
     kind: how it compares with base (`regressed`, ...), empty where there is none.
     differs: the first timeline event that differs from base.
     """
 
-    cell: Cell
     lead: Finding
-    others: tuple[str, ...]
-    trial: Trial | None
+    cells: tuple[Cell, ...]
+    storms: dict[str, int]
+    ids: tuple[str, ...]
+    trial: Trial | None = None
+    calm: Observation | None = None
     kind: str = ""
     differs: str = ""
 
     @property
+    def others(self) -> int:
+        """How many more schedules come to the same."""
+        return sum(self.storms.values()) - 1
+
+    @property
+    def probe(self) -> str:
+        """The probe's name."""
+        return self.cells[0].probe
+
+    @property
+    def where(self) -> str:
+        """Side, interpreters and backends, in words."""
+        pythons = sorted({cell.python for cell in self.cells}, key=_version)
+        backends = sorted({cell.backend for cell in self.cells})
+        parts = (self.cells[0].role, " ".join(pythons), " ".join(backends))
+        return ", ".join(part for part in parts if part)
+
+    @property
+    def under(self) -> str:
+        """The storms, with how many schedules of each."""
+        return ", ".join(
+            f"{storm} (x{count})" if count > 1 else storm for storm, count in self.storms.items()
+        )
+
+    @property
+    def sentence(self) -> str:
+        """What was seen, in a sentence: the message, with its detail where that only repeats and adds."""
+        message = self.lead.message
+        lead, colon, tail = message.partition(": ")
+        if colon and len(self.lead.seen) == 1 and self.lead.seen[0].startswith(tail):
+            return f"{lead}: {self.lead.seen[0]}"
+        return message
+
+    @property
+    def seen(self) -> tuple[str, ...]:
+        """Further details, as far as the sentence does not say them."""
+        return tuple(text for text in self.lead.seen if text not in self.sentence)
+
+    @property
     def left(self) -> tuple[str, ...]:
-        """What was left when the trial had settled."""
+        """What was left when the trial had settled, as far as the finding does not say it itself."""
         observation = self.trial.observation if self.trial else None
-        return left_over(observation) if observation else ()
+        if observation is None:
+            return ()
+        said = " ".join((self.lead.message, *self.lead.seen))
+        return tuple(row for row in left_over(observation, self.calm) if _subject_of(row) not in said)
 
 
 def replay_command(token: str) -> str:
@@ -51,35 +96,61 @@ def groups(run: Run, *, role: str | None = None) -> tuple[Group, ...]:
         run: the run.
         role: only cells with this role; by default all but base's.
     """
-    trials = {trial.token: trial for trial in run.trials}
     changes = {
         (change.probe, change.python, change.backend, change.storm, change.expectation): change
         for change in run.comparison
         if change.expectation
     }
-    found: list[Group] = []
+    alike: dict[tuple[object, ...], list[tuple[Cell, Finding, Change | None]]] = {}
     for result in run.cells:
         cell = result.cell
         if cell.role != role if role is not None else cell.role == "base":
             continue
-        for members in _alike(result.findings):
-            lead = min(members, key=lambda finding: (bool(finding.inherits), -finding.runs))
-            change = changes.get((cell.probe, cell.python, cell.backend, lead.storm, lead.expectation))
-            others = tuple(finding.token for finding in members if finding is not lead)
-            kind, differs = (change.kind, change.differs_from) if change else ("", "")
-            found.append(Group(cell, lead, others, trials.get(lead.token), kind, differs))
+        for finding in standing(result):
+            change = changes.get((cell.probe, cell.python, cell.backend, finding.storm, finding.expectation))
+            kind = change.kind if change else ""
+            key = (cell.probe, cell.revision, cell.role, finding.expectation, finding.site, kind)
+            alike.setdefault(key, []).append((cell, finding, change))
+    trials = first_trials(run)
+    calm = {trial.cell: trial.observation for trial in run.trials if trial.phase == "calm"}
+    found = [_group(members, trials, calm) for members in alike.values()]
     return tuple(sorted(found, key=lambda group: KINDS.index(group.kind) if group.kind else 0))
 
 
-def _alike(findings: Iterable[Finding]) -> list[list[Finding]]:
-    by_key: dict[tuple[str, str, Site | None], list[Finding]] = {}
-    for finding in findings:
-        by_key.setdefault((finding.expectation, finding.storm, finding.site), []).append(finding)
-    return list(by_key.values())
+def _group(
+    members: Sequence[tuple[Cell, Finding, Change | None]],
+    trials: Mapping[str, Trial],
+    calm: Mapping[str, Observation | None],
+) -> Group:
+    cell, lead, change = min(members, key=lambda member: (bool(member[1].inherits), -member[1].runs))
+    storms = Counter(finding.storm for _, finding, _ in members)
+    return Group(
+        lead,
+        tuple({one.key: one for one, _, _ in members}.values()),
+        {lead.storm: storms.pop(lead.storm), **storms},
+        tuple(dict.fromkeys(finding.id for _, finding, _ in members)),
+        trials.get(lead.token),
+        calm.get(cell.key),
+        change.kind if change else "",
+        change.differs_from if change else "",
+    )
 
 
-def left_over(observation: Observation) -> tuple[str, ...]:
-    """What was there after settling: processes by pid, state and command line, then the rest."""
+def first_trials(run: Run) -> dict[str, Trial]:
+    """Trials by token, the one that found it before the ones that confirmed it."""
+    found: dict[str, Trial] = {}
+    for trial in sorted(run.trials, key=lambda trial: trial.phase == "confirm"):
+        found.setdefault(trial.token, trial)
+    return found
+
+
+def _subject_of(row: str) -> str:
+    """What a row of left-overs is about: the process id, or all of it."""
+    return row.split()[1] if row.startswith("pid ") else row.partition(": ")[2].partition(", from")[0]
+
+
+def left_over(observation: Observation, calm: Observation | None = None) -> tuple[str, ...]:
+    """What was there after settling, beyond what calm leaves: processes with their state, then the rest."""
     rows = [
         f"pid {process.pid} {process.state}"
         + (f" ({process.status})" if process.status else "")
@@ -87,12 +158,12 @@ def left_over(observation: Observation) -> tuple[str, ...]:
         for process in observation.processes
         if process.state != "gone"
     ]
-    before = Counter((left.kind, left.key) for left in observation.before)
+    usual = Counter((left.kind, left.key) for left in (calm.left if calm else observation.before))
     for left in observation.left:
         if left.kind == "process":
             continue
-        if before[left.kind, left.key] > 0:
-            before[left.kind, left.key] -= 1
+        if usual[left.kind, left.key] > 0:
+            usual[left.kind, left.key] -= 1
             continue
         rows.append(f"{left.kind}: {left.what}" + (f", from {left.site}" if left.site else ""))
     return tuple(rows)
@@ -100,9 +171,10 @@ def left_over(observation: Observation) -> tuple[str, ...]:
 
 def confirmed(finding: Finding) -> str:
     """How often it failed in real time, in words."""
-    if finding.runs:
-        return f"{finding.failed} of {finding.runs}"
-    return "as the one that stands for it" if finding.inherits else "not confirmed apart"
+    if not finding.runs:
+        return "not confirmed"
+    text = f"{finding.failed} of {finding.runs} failed"
+    return f"{text} (another schedule that stands for it)" if finding.inherits else text
 
 
 @dataclass(frozen=True)
@@ -166,16 +238,48 @@ def headline(run: Run) -> str:
         parts += [f"{kinds[kind]} {kind}" for kind in KINDS if kinds[kind]] or ["no findings on either side"]
     elif run.cells:
         number = len(groups(run))
-        parts.append(f"{number} finding{'' if number == 1 else 's'}" if number else "no findings")
+        parts.append(_plural(number, "finding") if number else "no findings")
+    number = counts([result for result in run.cells if result.cell.role != "base"]).unresolved
+    if number:
+        parts.append(f"{number} unresolved")
     broken = [result for result in run.cells if result.verdict is Verdict.ERROR]
     if broken:
-        parts.insert(0, f"{len(broken)} cells broken")
+        parts.insert(0, f"{_plural(len(broken), 'cell')} broken")
     if run.mutants:
         parts.append(mutants_line(run))
     if run.rules:
         lost = sum(not rule.held for rule in run.rules)
         parts.insert(0, f"{lost} of {len(run.rules)} rules broken" if lost else "all rules held")
     return ", ".join(parts) or "nothing was run"
+
+
+def _plural(number: int, what: str) -> str:
+    return f"{number} {what}{'' if number == 1 else 's'}"
+
+
+def troubles(run: Run, key: str) -> tuple[str, ...]:
+    """Why trials of a cell were ERROR or UNRESOLVED: the last line of each reason, with how often."""
+    seen = Counter(
+        (trial.verdict.value, trial.error.strip().splitlines()[-1].strip())
+        for trial in run.trials
+        if trial.cell == key and trial.phase == "storm" and trial.error.strip()
+    )
+    return tuple(f"{verdict} x{count}: {text}" for (verdict, text), count in seen.most_common())
+
+
+def doubts(run: Run) -> tuple[str, ...]:
+    """Findings that real time did not show again, a line each kind."""
+    seen = Counter(
+        (finding.expectation, finding.storm, finding.runs, result.cell.probe, result.cell.python)
+        for result in run.cells
+        for finding in result.findings
+        if doubtful(finding)
+    )
+    return tuple(
+        f"{expectation} under {storm}: 0 of {runs} in real time ({probe}, {python}"
+        + (f", {count} schedules)" if count > 1 else ")")
+        for (expectation, storm, runs, probe, python), count in seen.items()
+    )
 
 
 def mutants_line(run: Run) -> str:

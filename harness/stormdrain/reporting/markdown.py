@@ -86,7 +86,7 @@ def _cells(run: Run) -> str:
                 code(cell.probe, 80),
                 cell.role,
                 code(f"{cell.python} {cell.backend}", 60),
-                markdown(result.error, 200) if result.verdict is Verdict.ERROR else number.sentence(),
+                markdown(result.error, 200) if result.error else number.sentence(),
             )
         )
     return _table(("verdict", "probe", "side", "cell", "what was looked at"), rows)
@@ -116,18 +116,18 @@ def _findings(run: Run) -> list[str]:
 
 
 def _finding(group: digest.Group) -> str:
-    lead, cell = group.lead, group.cell
-    title = f"FAIL {lead.expectation} under {lead.storm}: {cell.probe} ({cell.python}, {cell.backend})"
-    rows = [plain(lead.message, 600), *(plain(seen, 400) for seen in lead.seen[:6])]
+    lead = group.lead
+    title = f"FAIL {lead.expectation} under {lead.storm}: {group.probe} ({group.where})"
+    rows = [plain(group.sentence, 600), *(plain(seen, 400) for seen in group.seen[:6])]
     if lead.site is not None:
         rows.append(plain(f"suspended at: {lead.site}"))
     rows += [plain(f"left: {text}") for text in group.left[:8]]
     rows.append(f"real time: {digest.confirmed(lead)}")
     if group.others:
-        rows.append(f"{len(group.others)} more schedules come to the same")
+        rows.append(plain(f"schedules: {group.under}"))
     if group.differs:
         rows.append(plain(f"differs from base: {group.differs}", 400))
-    rows.append(f"id: {plain(lead.id, 80)}")
+    rows.append(f"id: {plain(' '.join(group.ids), 160)}")
     replay = fenced([digest.replay_command(plain(lead.token, 400))], "sh")
     kind = f" ({group.kind})" if group.kind else ""
     body = f"{fenced(rows, 'text')}\n\n{replay}"
@@ -150,7 +150,8 @@ def _mutants(run: Run) -> list[str]:
 
 
 def _foot(run: Run) -> str:
-    rows = [f"- N/A: {markdown(text)}" for text in digest.not_applicable(run)[:20]]
+    rows = [f"- UNRESOLVED: {markdown(text)}" for text in digest.doubts(run)[:20]]
+    rows += [f"- N/A: {markdown(text)}" for text in digest.not_applicable(run)[:20]]
     rows += [f"- {markdown(note)}" for note in run.notes[:20]]
     rows += [f"- {markdown(label)}: {markdown(text)}" for label, text in run.unwatched.items()]
     return "\n".join(rows)

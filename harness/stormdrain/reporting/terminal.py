@@ -6,6 +6,7 @@ pasted is never wrapped.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TextIO
@@ -130,11 +131,14 @@ def _cells(page: Page, run: Run) -> None:
             (plain(cell.probe, 60), "bold"),
             f" ({plain(where, 60)})",
         )
-        if result.verdict is Verdict.ERROR:
-            for line in block(result.error or "broken", lines=12):
-                page.row("", line, "magenta", indent=0)
+        if result.error:
+            for line in block(result.error, lines=12):
+                page.say((line, "magenta"), indent=11)
             if result.error_todo:
-                page.row("to do", plain(result.error_todo), indent=0)
+                page.say(f"to do: {plain(result.error_todo)}", indent=11)
+        for trouble in digest.troubles(run, cell.key)[:3]:
+            page.say((plain(trouble), "yellow"), indent=11)
+        if result.verdict is Verdict.ERROR and not result.storms:
             continue
         page.say((number.sentence(), "dim"), indent=11)
         extra = [f"canaries {number.flagged} of {number.canaries} flagged"] if number.canaries else []
@@ -149,46 +153,61 @@ def _findings(page: Page, run: Run) -> None:
     found = digest.groups(run)
     for group in found[:FULL]:
         _finding(page, group)
+    doubts = digest.doubts(run)
+    for doubt in doubts[:FULL]:
+        page.say(("UNRESOLVED ", STYLES[Verdict.UNRESOLVED]), plain(doubt))
+    if len(doubts) > FULL:
+        page.say(f"and {len(doubts) - FULL} more unresolved, in run.json")
+    if doubts:
+        page.gap()
     for group in found[FULL:]:
-        lead = group.lead
-        page.say(("FAIL ", STYLES[Verdict.FAIL]), f"{plain(lead.expectation, 40)} ({plain(lead.storm, 40)}):")
-        page.verbatim(digest.replay_command(plain(lead.token, 400)), indent=2)
+        page.say(
+            ("FAIL ", STYLES[Verdict.FAIL]), f"{plain(group.lead.expectation, 40)} ({plain(group.under)}):"
+        )
+        page.verbatim(digest.replay_command(plain(group.lead.token, 400)), indent=2)
     if found[FULL:]:
         page.gap()
 
 
 def _finding(page: Page, group: digest.Group) -> None:
-    lead, cell = group.lead, group.cell
-    where = ", ".join(part for part in (cell.role, cell.python, cell.backend) if part)
+    lead = group.lead
     page.say(
         ("FAIL ", STYLES[Verdict.FAIL]),
         (plain(lead.expectation, 60), "bold"),
         f" under {plain(lead.storm, 60)}",
         (f" - {group.kind}" if group.kind else "", _CHANGES.get(group.kind, "")),
     )
-    page.say(f"{plain(cell.probe, 60)} ({plain(where, 60)})", indent=2)
-    page.say(plain(lead.message, 600), indent=2)
-    for seen in lead.seen[:6]:
-        page.say((plain(seen, 400), "dim"), indent=2)
+    page.say(f"{plain(group.probe, 60)} ({plain(group.where, 200)})", indent=2)
+    page.say(plain(short_paths(group.sentence), 600), indent=2)
+    for seen in group.seen[:6]:
+        page.say((plain(short_paths(seen), 400), "dim"), indent=2)
     if lead.site is not None:
         page.row("suspended at", plain(f"{lead.site.file}:{lead.site.line}"))
         if lead.site.function:
             page.row("", plain(f"in {lead.site.function}"))
     left = group.left
     for number, text in enumerate(left[:6]):
-        page.row("left" if number == 0 else "", plain(text), "yellow")
+        page.row("left" if number == 0 else "", plain(short_paths(text)), "yellow")
     if len(left) > 6:
         page.row("", f"and {len(left) - 6} more, in run.json")
-    page.row("real time", f"{digest.confirmed(lead)} failed" if lead.runs else digest.confirmed(lead))
+    page.row("real time", digest.confirmed(lead))
     if lead.drift:
         page.row("", "the points of this operation drift between two calm runs")
     if group.others:
-        page.row("also", f"{len(group.others)} more schedules come to the same")
+        page.row("schedules", plain(group.under))
     if group.differs:
         page.row("differs from", plain(group.differs, 400))
-    page.row("id", plain(lead.id, 80))
+    page.row("id", plain(" ".join(group.ids), 160))
     page.verbatim(digest.replay_command(plain(lead.token, 400)), "cyan", indent=2)
     page.gap()
+
+
+_PATH = re.compile(r"(?<![\w/])/(?:[^\s/]+/){3,}(?=[^\s/]+/[^\s/]+)")
+
+
+def short_paths(text: str) -> str:
+    """Absolute paths by their last two names, since the folders of a trial say nothing."""
+    return _PATH.sub(".../", text)
 
 
 def _comparison(page: Page, changes: tuple[Change, ...]) -> None:
