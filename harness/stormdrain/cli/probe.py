@@ -64,6 +64,7 @@ def command(
     """
     from ..gate.config import load_environment
     from ..lab import ProbeRequest, run_probes
+    from ..revisions import Cache
 
     project = project_root()
     trials, seconds = budget(budget_)
@@ -90,7 +91,7 @@ def command(
     def work(listen: Listen) -> Run:
         from ..gate.decide import conclude
 
-        cells, found = run_probes(request, listen)
+        cells, found = run_probes(dataclasses.replace(request, cache=Cache(progress=listen)), listen)
         return conclude(dataclasses.replace(start, cells=cells, trials=found))
 
     from .show import on_terminal
