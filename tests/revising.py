@@ -6,7 +6,7 @@ import os
 import subprocess
 from pathlib import Path
 
-BACKEND = '''
+BACKEND = """
 import os, zipfile
 
 def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
@@ -26,11 +26,12 @@ def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
                     wheel.write(path, names[-1])
         wheel.writestr(f"{info}/METADATA", "\\n".join([
             "Metadata-Version: 2.1", f"Name: {name}", f"Version: {version}", *lines, "", ""]))
-        wheel.writestr(f"{info}/WHEEL", "Wheel-Version: 1.0\\nGenerator: here\\nRoot-Is-Purelib: true\\nTag: py3-none-any\\n")
+        wheel.writestr(f"{info}/WHEEL", "\\n".join([
+            "Wheel-Version: 1.0", "Generator: here", "Root-Is-Purelib: true", "Tag: py3-none-any", ""]))
         names += [f"{info}/METADATA", f"{info}/WHEEL", f"{info}/RECORD"]
         wheel.writestr(f"{info}/RECORD", "".join(f"{name},,\\n" for name in names))
     return tag
-'''
+"""
 """A build backend of the project's own, which needs nothing installed."""
 
 PYPROJECT = """
@@ -39,6 +40,10 @@ requires = []
 build-backend = "backend"
 backend-path = ["."]
 """
+
+
+TEST = "from pond.pipe import drain\n\n\ndef test_it():\n    assert drain() == '{}'\n"
+PIPE = "def drain():\n    return '{}'\n"
 
 
 def write(folder: Path, files: dict[str, str]) -> Path:
@@ -50,7 +55,9 @@ def write(folder: Path, files: dict[str, str]) -> Path:
     return folder
 
 
-def pond(folder: Path, version: str = "1.0", *lines: str, more: str = "", files: dict[str, str] | None = None) -> Path:
+def pond(
+    folder: Path, version: str = "1.0", *lines: str, more: str = "", files: dict[str, str] | None = None
+) -> Path:
     """A project `pond` whose module says its depth.
 
     Args:
@@ -67,8 +74,8 @@ def pond(folder: Path, version: str = "1.0", *lines: str, more: str = "", files:
             "backend.py": BACKEND,
             "project.txt": "\n".join(["pond", version, *lines]) + "\n",
             "src/pond/__init__.py": "DEPTH = 1\n",
-            "src/pond/pipe.py": "def drain():\n    return 'slow'\n",
-            "tests/test_pond.py": "from pond.pipe import drain\n\n\ndef test_it():\n    assert drain() == 'slow'\n",
+            "src/pond/pipe.py": PIPE.format("slow"),
+            "tests/test_pond.py": TEST.format("slow"),
         }
         | (files or {}),
     )

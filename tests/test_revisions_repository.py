@@ -7,6 +7,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+
 from revising import commit, git, pond, repository, write
 from stormdrain.errors import UsageError
 from stormdrain.revisions import Cache, merge_base, resolve
@@ -156,7 +157,9 @@ def test_an_lfs_filter_is_never_run(tmp_path: Path, repo: Path, cache: Cache) ->
     for which in ("smudge", "clean"):
         git(repo, "config", f"filter.lfs.{which}", f"touch {ran}; cat")
     git(repo, "config", "filter.lfs.required", "true")
-    home = write(tmp_path / "home", {".gitconfig": f"[filter \"lfs\"]\n  smudge = touch {ran}; cat\n  required = true\n"})
+    home = write(
+        tmp_path / "home", {".gitconfig": f'[filter "lfs"]\n  smudge = touch {ran}; cat\n  required = true\n'}
+    )
     before = os.environ.get("HOME")
     os.environ["HOME"] = str(home)
     try:
@@ -186,7 +189,9 @@ def test_hooks_and_variables_of_a_calling_git_change_nothing(
     assert resolve("main", project=repo, cache=cache).commit == made
 
 
-@pytest.mark.parametrize("space", ["refs/pull/7/head", "refs/merge-requests/7/head"], ids=["github", "gitlab"])
+@pytest.mark.parametrize(
+    "space", ["refs/pull/7/head", "refs/merge-requests/7/head"], ids=["github", "gitlab"]
+)
 def test_a_pull_request_is_fetched_from_the_remote_as_it_is_now(
     tmp_path: Path, cache: Cache, space: str
 ) -> None:

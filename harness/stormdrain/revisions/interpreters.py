@@ -105,14 +105,14 @@ def available_interpreters() -> tuple[Interpreter, ...]:
     Raises:
         UsageError: STORMDRAIN_PYTHONS names something that is no usable interpreter.
     """
-    chosen: dict[str, Interpreter] = {}
+    chosen: dict[str, tuple[bool, Interpreter]] = {}
     for interpreter, named in _found():
         if not _is_plain(interpreter):
             continue
         held = chosen.get(interpreter.version)
-        if held is None or (not named and held not in _named() and _order(interpreter) > _order(held)):
-            chosen[interpreter.version] = interpreter
-    return tuple(sorted(chosen.values(), key=_order))
+        if held is None or (named, _order(interpreter)) > (held[0], _order(held[1])):
+            chosen[interpreter.version] = (named, interpreter)
+    return tuple(sorted((interpreter for _, interpreter in chosen.values()), key=_order))
 
 
 def find_interpreters(wanted: Sequence[str] = ()) -> tuple[Interpreter, ...]:

@@ -100,7 +100,8 @@ def check_python(metadata: Metadata, revision: Revision, interpreter: Interprete
 def _build(revision: Revision, interpreter: Interpreter, cache: Cache, site: Path, final: Path) -> Layer:
     notes: list[str] = []
     if revision.root is None:
-        _install(revision.requirement, revision, interpreter, site)
+        form = "--no-binary" if revision.has_sdist else "--only-binary"
+        _install(revision.requirement, revision, interpreter, site, form, revision.name)
     elif is_plain(revision.root):
         start = _import_root(revision.root)
         copy_files(start, walk(start), site)
@@ -179,7 +180,7 @@ def _import_root(tree: Path) -> Path:
 
 def _wheel(revision: Revision, interpreter: Interpreter, cache: Cache, notes: list[str]) -> Path | None:
     """The revision's wheel; None where its source does not build and the index has a wheel instead."""
-    shared = digest(FORMAT, revision.digest)
+    shared = digest(FORMAT, revision.digest, revision.sdist)
     own = digest(shared, interpreter.key)
     with cache.locked(f"wheels-of-{shared}"):
         wheel = cache.read("wheels", shared, Wheel)

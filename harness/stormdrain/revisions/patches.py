@@ -93,12 +93,18 @@ def read_patch(body: bytes, where: str) -> tuple[FilePatch, ...]:
     """
     try:
         patch = PatchSet.from_string(body.decode("utf-8", "surrogateescape"))
-        files = tuple(_file(file) for file in patch if len(file) or file.is_rename or file.is_removed_file)
+        files = tuple(_file(file) for file in patch if _says_something(file))
     except (UnidiffParseError, ValueError) as error:
         raise UsageError(f"the patch cannot be read: {error}", where=where, todo=_TODO) from error
     if not files:
         raise UsageError("the patch changes no text file", where=where, todo=_TODO)
     return files
+
+
+def _says_something(file: PatchedFile) -> bool:
+    # A change of mode alone says nothing, and a binary file cannot be told by lines.
+    moved = file.is_rename or file.is_added_file or file.is_removed_file
+    return bool(len(file)) or (moved and not file.is_binary_file)
 
 
 def _file(file: PatchedFile) -> FilePatch:

@@ -81,7 +81,7 @@ def _fetch(name: str, version: str, folder: Path) -> Release:
         return Release(name, version, digest("wheel", name, version), has_wheel=has_wheel)
     archive, note = _download(sdist, folder, f"{name} {version}")
     if archive is None:
-        # An index that asks for credentials, which uv has and we do not.
+        # An index that asks for credentials, which uv knows and does not tell: uv itself installs from it.
         return Release(
             name, version, digest("uv", name, version), has_sdist=True, has_wheel=has_wheel, note=note
         )

@@ -56,9 +56,9 @@ def _suffix(overlays: tuple[Overlay, ...]) -> str:
 
 def _release(spec: Spec, cache: Cache, sdist: bool) -> Revision:
     release, tree = fetch_release(spec.name, spec.version, cache)
-    if sdist and tree is None:
+    if sdist and not release.has_sdist:
         raise UsageError(
-            f"{spec.name} {spec.version} has no source distribution that can be had",
+            f"{spec.name} {spec.version} has no source distribution",
             where=spec.text,
             todo="leave `sdist` out of [tool.stormdrain.environment], or use path:DIR on an unpacked one",
         )
@@ -73,6 +73,7 @@ def _release(spec: Spec, cache: Cache, sdist: bool) -> Revision:
         overlays=spec.overlays,
         name=spec.name,
         version=spec.version,
+        has_sdist=release.has_sdist,
         has_wheel=release.has_wheel,
         sdist=sdist,
         notes=(release.note,) if release.note else (),

@@ -25,6 +25,7 @@ class Revision:
     root: the same directory without overlays: what is built.
     checkout: the tree that `root` lies in (another directory where the project is not the repository's top).
     digest: identity of the code without overlays.
+    name, version, has_sdist, has_wheel: of a release; sdist: whether its source distribution must be taken.
     commit: full commit id; of the commit that a working tree is based on.
     """
 
@@ -39,6 +40,7 @@ class Revision:
     name: str = ""
     version: str = ""
     commit: str = ""
+    has_sdist: bool = False
     has_wheel: bool = False
     sdist: bool = False
     notes: tuple[str, ...] = ()
