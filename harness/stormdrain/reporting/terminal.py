@@ -65,9 +65,9 @@ class Page:
         for line in Text.assemble(*parts).wrap(self._console, WIDTH - indent):
             self._line(Text(" " * indent) + line)
 
-    def row(self, label: str, text: str, style: str = "", *, indent: int = 2) -> None:
-        """A label and a paragraph beside it."""
-        lead = " " * indent + label.ljust(_LABEL)
+    def row(self, name: str, text: str, style: str = "", *, indent: int = 2, label: int = _LABEL) -> None:
+        """A label (`label` columns wide) and a paragraph beside it."""
+        lead = " " * indent + name.ljust(label)
         paragraph = Text(text, style).wrap(self._console, WIDTH - len(lead))
         for number, line in enumerate(paragraph or [Text("")]):
             head = Text(lead if number == 0 else " " * len(lead), "dim")

@@ -1,0 +1,124 @@
+"""`stormdrain explain NAME`: what a name that a report prints stands for."""
+
+from __future__ import annotations
+
+import sys
+import textwrap
+from pathlib import Path
+
+import click
+
+from .. import store
+from .show import quietly
+
+_VERDICTS = {
+    "PASS": "Every expectation that applies held.",
+    "FAIL": "An expectation did not hold. Each kind of FAIL was run again in real time; k of n says how "
+    "often it failed there.",
+    "UNRESOLVED": "The point was reached, but it could not be decided: real time did not show again what "
+    "virtual time showed, or the mechanism failed. Exit code 3 unless the policy lets it pass.",
+    "ERROR": "The baseline or the harness is broken: calm does not behave alike twice, or a canary was not "
+    "flagged. Nothing may be concluded.",
+    "N/A": "It does not apply here, for a reason that is printed. Counted, and never decides the exit code.",
+}
+_CHANGES = {
+    "fixed": "Base fails and head passes.",
+    "regressed": "Base passes and head fails. Counts.",
+    "still failing": "Both fail. Counts only under the base rule `all`.",
+    "still passing": "Neither fails.",
+    "new": "Base did not run this probe. What fails on head counts.",
+    "N/A on base": "It does not apply on base, so base excuses nothing. What fails on head counts.",
+    "inconclusive": "One side could not be decided. A failure on head counts; nothing is called fixed.",
+}
+_OUTCOMES = {
+    "caught": "A test failed under the mutant, with the same message when it was repeated.",
+    "missed": "Every covering test passed under the mutant.",
+    "timed out": "A test hung, deadlocked, spun or ran out of memory under the mutant. Counts as caught.",
+    "unviable": "The changed source does not compile or import, or is the original again.",
+    "uncovered": "No test executes the changed lines.",
+    "unstable": "A test failed in some runs only.",
+    "not executed": "Even a forced failure at that place was not seen: the mutant never ran.",
+    "survivor": "A mutant that no test catches on the interpreters named.",
+}
+_CODES = {
+    "0": "The gate holds.",
+    "1": "Findings or survivors beyond the policy.",
+    "2": "The call, the configuration, a probe, a revision or a plan is wrong.",
+    "3": "Could not conclude: UNRESOLVED beyond the policy, or nothing was run.",
+    "4": "The baseline is broken: calm does not behave alike, or tests are red before any mutant.",
+    "70": "stormdrain's own fault; the traceback is in the run's folder.",
+    "130": "Interrupted; what was found so far is kept.",
+}
+_WORDS = {
+    "probe": "A function in a script under probes/ that builds a subject and names the operation to drive.",
+    "subject": "The object under test.",
+    "operation": "What is driven: close(), any async function of the subject.",
+    "fault": "One disturbance: a cancel, a timeout, a signal, an error that a call raises.",
+    "step": "One executed callback of the event loop; on trio one step of a task.",
+    "turn": "One pass of the event loop.",
+    "point": "The gap after a step, counted from the operation's start.",
+    "schedule": "An ordered list of points and faults; the second part of a token.",
+    "token": "The key of a cell, a slash and a schedule: it replays one trial exactly.",
+    "cell": "A revision, an interpreter and a backend.",
+    "trial": "One operation under one schedule in one cell, in a process of its own.",
+    "canary": "A built-in subject with a known fault, driven first: a check must be able to fail.",
+    "kill matrix": "Mutant by test by interpreter.",
+}
+
+
+def known() -> dict[str, tuple[str, str]]:
+    """Every name that is explained: what it is, and the text."""
+    from .. import expectations, storms
+
+    found = {name: ("word", text) for name, text in _WORDS.items()}
+    found |= {name: ("exit code", text) for name, text in _CODES.items()}
+    found |= {name: ("outcome of a mutant", text) for name, text in _OUTCOMES.items()}
+    found |= {name: ("base against head", text) for name, text in _CHANGES.items()}
+    found |= {name: ("verdict", text) for name, text in _VERDICTS.items()}
+    found |= {name: ("expectation", check.sentence) for name, check in expectations.CHECKS.items()}
+    found |= {name: ("storm", family.sentence) for name, family in storms.FAMILIES.items()}
+    found["calm"] = ("storm", "The baseline, always first: the operation without any fault, twice.")
+    return found
+
+
+@click.command("explain", short_help="What a storm, expectation, verdict or exit code means.")
+@click.argument("name", nargs=-1, metavar="[NAME]")
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path, file_okay=False),
+    metavar="DIR",
+    help="Write explain.txt into this folder too.",
+)
+def command(name: tuple[str, ...], out: Path | None) -> int:
+    """Explain NAME: a storm, an expectation, a verdict, a change, an outcome, an exit code or a word.
+
+    Without NAME all names are listed.
+    """
+    wanted = " ".join(name)
+    names = known()
+    if not wanted:
+        text = listing(names)
+    else:
+        by_case = {key.lower(): key for key in names}
+        key = by_case.get(wanted.lower())
+        if key is None:
+            from ..gate.nearest import unknown
+
+            raise unknown("explanation of", wanted, names)
+        kind, sentence = names[key]
+        text = f"{key} ({kind})\n{textwrap.fill(sentence, 78, initial_indent='  ', subsequent_indent='  ')}\n"
+    if out is not None:
+        out.mkdir(parents=True, exist_ok=True)
+        store.write_atomically(out / "explain.txt", text)
+    quietly(lambda: print(text, end="", file=sys.stdout))
+    return 0
+
+
+def listing(names: dict[str, tuple[str, str]]) -> str:
+    """All names by what they are."""
+    kinds = dict.fromkeys(kind for kind, _ in names.values())
+    rows = []
+    for kind in reversed(list(kinds)):
+        row = ", ".join(name for name, (what, _) in names.items() if what == kind)
+        rows.append(textwrap.fill(f"{kind}: {row}", 78, subsequent_indent="  ", break_on_hyphens=False))
+    return "\n".join(rows) + "\n"

@@ -1,0 +1,168 @@
+"""The small commands: explain, doctor, init, merge; and that a gate refuses what it cannot run."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from building import failing_cell, failing_trial, passing_cell, run
+from stormdrain import store
+from stormdrain.cli.explain import known
+from stormdrain.cli.init import read_target
+from stormdrain.cli.merge import merge_runs
+from stormdrain.compare import KINDS
+from stormdrain.errors import UsageError
+from stormdrain.gate.config import load_config
+from stormdrain.model import MutantRecord, TestResult, Verdict
+from test_cli import keep, stormdrain
+
+
+def test_every_name_that_a_report_prints_is_explained() -> None:
+    from stormdrain import expectations, storms
+
+    names = known()
+    for name in (*expectations.names(), *storms.names(), *KINDS, *(verdict.value for verdict in Verdict)):
+        assert names[name][1], name
+
+
+def test_explain_takes_names_of_several_words_in_any_case(tmp_path: Path) -> None:
+    done = stormdrain("explain", "still", "Failing", cwd=tmp_path)
+    assert done.stdout.startswith("still failing (base against head)\n")
+    unknown = stormdrain("explain", "child-repaed", cwd=tmp_path, code=2)
+    assert "did you mean 'child-reaped'?" in unknown.stderr
+    listing = stormdrain("explain", cwd=tmp_path, code=0).stdout
+    assert "cancel-sweep" in listing
+    assert max(map(len, listing.splitlines())) <= 80
+
+
+def test_doctor_names_interpreters_and_writes_them_down(tmp_path: Path) -> None:
+    done = stormdrain("doctor", "--out", "here", cwd=tmp_path, code=None)
+    assert "python 3." in done.stdout
+    rows = json.loads((tmp_path / "here" / "doctor.json").read_text())
+    states = {row["state"] for row in rows}
+    assert states <= {"ok", "limit", "bad"}
+    assert done.returncode == (2 if "bad" in states else 0)
+
+
+def test_init_writes_a_probe_that_is_python_and_a_gate_that_is_read(tmp_path: Path) -> None:
+    (tmp_path / "pyproject.toml").write_text('[project]\nname = "x"  # kept\n')
+    done = stormdrain("init", "pkg.mod:TidyPool.aclose", cwd=tmp_path)
+    script = tmp_path / "probes" / "tidy_pool.py"
+    assert "probes/tidy_pool.py" in done.stdout
+    text = script.read_text()
+    compile(text, str(script), "exec")
+    assert 'operation="aclose"' in text
+    assert "from pkg.mod import TidyPool" in text
+    config = load_config(tmp_path / "pyproject.toml")
+    assert config.plan.probes == ("probes",)
+    assert (tmp_path / "pyproject.toml").read_text().startswith('[project]\nname = "x"  # kept\n')
+
+
+def test_init_overwrites_nothing(tmp_path: Path) -> None:
+    stormdrain("init", "pkg:serve", cwd=tmp_path)
+    before = (tmp_path / "probes" / "serve.py").read_text()
+    compile(before, "serve.py", "exec")
+    again = stormdrain("init", "pkg:serve", cwd=tmp_path, code=2)
+    assert "already" in again.stderr
+    assert (tmp_path / "probes" / "serve.py").read_text() == before
+
+
+@pytest.mark.parametrize(
+    ("target", "read"),
+    [
+        ("a.b:C", ("a.b", "C", "close")),
+        ("a:C.stop", ("a", "C", "stop")),
+        ("a:run", ("a", "run", "")),
+    ],
+)
+def test_targets_are_read(target: str, read: tuple[str, str, str]) -> None:
+    assert read_target(target) == read
+
+
+@pytest.mark.parametrize("target", ["a.b.C", "a:", ":C", "a:C.d.e", "a-b:C", "a:1"])
+def test_what_is_no_target_is_refused(target: str) -> None:
+    with pytest.raises(UsageError, match="names no class"):
+        read_target(target)
+
+
+def mutant(python: str, outcome: str) -> MutantRecord:
+    matrix = {python: {"test_a": TestResult("failed", "boom")}} if outcome == "caught" else {}
+    return MutantRecord(
+        "m1", "no-scope", "plan", "edit", "a.py", "A.close", "", outcome={python: outcome}, matrix=matrix
+    )
+
+
+def test_shards_become_one_run_with_one_verdict(tmp_path: Path) -> None:
+    keep(
+        tmp_path / "a",
+        run(passing_cell("aaaaaaaa", "base"), passing_cell("bbbbbbbb", "head"), base="pypi:x==1"),
+    )
+    other = run(
+        passing_cell("cccccccc", "base", python="3.12.1"),
+        failing_cell("dddddddd", "head", python="3.12.1"),
+        trials=(failing_trial("dddddddd"),),
+        base="pypi:x==1",
+    )
+    keep(tmp_path / "b", other)
+    done = stormdrain("merge", "a", "b", "--out", "whole", cwd=tmp_path, code=1)
+    assert "regressed" in done.stdout
+    whole = store.load_run(tmp_path / "whole")
+    assert len(whole.cells) == 4
+    assert whole.base == "pypi:x==1"
+    assert whole.trials == other.trials
+    assert whole.exit_code == 1
+
+
+def test_a_mutant_of_two_shards_has_the_outcomes_of_both() -> None:
+    one, two = run(mutants=(mutant("3.11", "missed"),)), run(mutants=(mutant("3.12", "caught"),))
+    (merged,) = merge_runs([(Path("a"), one), (Path("b"), two)]).mutants
+    assert merged.outcome == {"3.11": "missed", "3.12": "caught"}
+    assert list(merged.matrix) == ["3.12"]
+
+
+def test_runs_that_contradict_each_other_are_not_merged() -> None:
+    with pytest.raises(UsageError, match="different revisions"):
+        merge_runs([(Path("a"), run(head="pypi:x==1")), (Path("b"), run(head="pypi:x==2"))])
+    with pytest.raises(UsageError, match="in one run and PASS in another"):
+        merge_runs([(Path("a"), run(failing_cell())), (Path("b"), run(passing_cell()))])
+    with pytest.raises(UsageError, match="missed in one run and caught"):
+        merge_runs(
+            [
+                (Path("a"), run(mutants=(mutant("3.11", "missed"),))),
+                (Path("b"), run(mutants=(mutant("3.11", "caught"),))),
+            ]
+        )
+
+
+def test_a_gate_without_configuration_says_what_to_add(tmp_path: Path) -> None:
+    (tmp_path / "pyproject.toml").write_text("[project]\nname = 'x'\n")
+    done = stormdrain("gate", cwd=tmp_path, code=2)
+    assert "no [tool.stormdrain]" in done.stderr
+    assert "--config" in done.stderr
+    (tmp_path / "pyproject.toml").write_text("[tool.stormdrain]\nbase = 'pypi:x==1'\n")
+    empty = stormdrain("gate", cwd=tmp_path, code=2)
+    assert "nothing to run" in empty.stderr
+    (tmp_path / "pyproject.toml").write_text("[tool.stormdrain.gate]\nprobes = ['nowhere']\n")
+    gone = stormdrain("gate", cwd=tmp_path, code=2)
+    assert "nowhere" in gone.stderr
+
+
+def test_an_interpreter_that_is_not_optional_must_be_found(tmp_path: Path) -> None:
+    (tmp_path / "pyproject.toml").write_text("[tool.stormdrain.gate]\nprobes = ['p']\npythons = ['3.99']\n")
+    done = stormdrain("gate", cwd=tmp_path, code=2)
+    assert "3.99" in done.stderr
+    assert not (tmp_path / "reports").exists()
+
+
+def test_an_unknown_storm_gets_the_nearest_one(tmp_path: Path) -> None:
+    (tmp_path / "probes").mkdir()
+    done = stormdrain("probe", "--storm", "cancel-sweap", cwd=tmp_path, code=2)
+    assert "did you mean 'cancel-sweep'?" in done.stderr
+
+
+def test_a_probe_script_that_is_not_there_is_told(tmp_path: Path) -> None:
+    done = stormdrain("probe", cwd=tmp_path, code=2)
+    assert "where: probes" in done.stderr
+    assert "stormdrain init" in done.stderr
