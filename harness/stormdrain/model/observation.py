@@ -178,6 +178,9 @@ class Observation:
     asked: float | None = None
     """A timeout that was put around the operation."""
     faults: tuple[FaultRecord, ...] = ()
+    """The first faults; `delivered` and `accepted` count all of them."""
+    delivered: int = 0
+    accepted: int = 0
     cancels: tuple[FaultRecord, ...] = ()
     """Calls of `cancel()` by the target or by libraries, seen on the way."""
     counts: dict[str, int | None] = field(default_factory=dict)
@@ -212,6 +215,8 @@ class Observation:
     """Fate of what was handed over: `received`, `available`, `lost`."""
     holds: dict[str, float] = field(default_factory=dict)
     """Real seconds for which the clock was held, by reason."""
+    imported: tuple[str, ...] = ()
+    """Modules that were imported only in the trial: the worker imports them once, before the next ones."""
     met: int = 0
     """How many points the operation came to."""
     points: tuple[Point, ...] = ()

@@ -149,6 +149,8 @@ class Change:
     message: str = ""
     differs_from: str = ""
     """The first timeline event that differs."""
+    aspect: str = ""
+    """Variant, wrapper and failing calls within the storm that this is about; empty where it has none."""
 
 
 @dataclass(frozen=True)
@@ -185,8 +187,13 @@ class MutantRecord:
     matrix: dict[str, dict[str, TestResult]] = field(default_factory=dict)
     ran: dict[str, int] = field(default_factory=dict)
     expected: tuple[str, ...] = ()
+    """Tests that a plan expects to catch it; `3.14 test` where it is said for one interpreter, `nothing` for none."""
     site: Site | None = None
     error: str = ""
+    left: dict[str, int] = field(default_factory=dict)
+    """Interpreter -> processes that it left behind, beyond what the unmutated suite does."""
+    confirmed: dict[str, str] = field(default_factory=dict)
+    """Interpreter -> how the outcome was confirmed."""
 
 
 @dataclass(frozen=True)

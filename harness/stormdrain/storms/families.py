@@ -148,6 +148,12 @@ def _scope(ground: Ground) -> list[Schedule]:
     return found
 
 
+@_family("cancel-sweep", "one cancel at every point: between any two steps, same-turn races included")
+def _sweep(ground: Ground) -> list[Schedule]:
+    kind, wrap = _fault_kind(ground), _wrap(ground)
+    return [Schedule("cancel-sweep", wrap, (Fault(kind, When("point", p.n)),)) for p in distinct(ground.points)]
+
+
 @_family("fail", "named calls raise: alone, under a cancel, under a timeout, in the same turn as a cancel")
 def _fail(ground: Ground) -> list[Schedule]:
     if not ground.spec.fail:
@@ -166,12 +172,6 @@ def _fail(ground: Ground) -> list[Schedule]:
         for n in range(1, min(len(ground.points), 40) + 1):
             found.append(Schedule("fail", wrap, (Fault(kind, When("point", n)),), failure, "sweep"))
     return found
-
-
-@_family("cancel-sweep", "one cancel at every point: between any two steps, same-turn races included")
-def _sweep(ground: Ground) -> list[Schedule]:
-    kind, wrap = _fault_kind(ground), _wrap(ground)
-    return [Schedule("cancel-sweep", wrap, (Fault(kind, When("point", p.n)),)) for p in distinct(ground.points)]
 
 
 @_family("cancel-pairs", "a second cancel at every later point; sampled above the budget")

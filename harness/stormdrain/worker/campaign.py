@@ -9,6 +9,9 @@ times in real time, and a seeded sample of passes too.
 
 from __future__ import annotations
 
+import contextlib
+import gc
+import importlib
 import random
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -232,6 +235,7 @@ class Campaign:
             self.cell = replace(self.cell, clock="real", clock_why=self.probe.real_time)
         else:
             self.cell = replace(self.cell, clock="virtual" if self.virtual else "real")
+        _import(a.imported)
         self.drift = {p.n for p, q in zip(a.points, b.points) if p.key != q.key}
         self.drift |= set(range(min(len(a.points), len(b.points)) + 1, max(len(a.points), len(b.points)) + 1))
         order = replace(first, virtual=self.virtual)
@@ -345,6 +349,8 @@ class Campaign:
         made = replace(made, observation=seen)
         if seen.built.kind != "returned":
             return replace(made, verdict=Verdict.UNRESOLVED, error="the subject was not built this time")
+        if missing := [failure.call for failure in schedule.failures if failure.call not in seen.failures]:
+            return replace(made, verdict=Verdict.NA, na=(Note("fail", f"this revision has no {missing[0]}"),))
         if not _reached(schedule, seen):
             return replace(made, verdict=Verdict.NA, reached=False)
         if phase == "calm" or order.calm:
@@ -547,6 +553,16 @@ def _alike(a: Observation, b: Observation) -> str | None:
         if one != other:
             return f"{what}: {one} and {other}"
     return None
+
+
+def _import(names: Sequence[str]) -> None:
+    """Import what trials import late (a backend of anyio, say), so that each fork need not."""
+    for name in names:
+        if name not in sys.modules and not name.startswith("stormdrain_probe"):
+            with contextlib.suppress(Exception):
+                importlib.import_module(name)
+    gc.collect()
+    gc.freeze()
 
 
 def _brief(outcome: Outcome) -> str:

@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Any
 from .clock import clock
 
 if TYPE_CHECKING:
-    from .props.hub import Child, Hub
+    from .props.child import Child
+    from .props.hub import Hub
+    from .props.peer import Peer
 
 
 class Case:
@@ -42,6 +44,18 @@ class Case:
             UsageError: there is no such behaviour.
         """
         return self._hub.child(name, **script)
+
+    def peer(self, name: str = "peer", **script: Any) -> Peer:
+        """A scripted TCP peer on loopback; it listens when this returns. Its `host` and `port` are what to connect to.
+
+        Args:
+            name: how it is called in reports.
+            **script: what it does: `replies`, `reply_after`, `silent`, `resets`, ... (see the README's table).
+
+        Raises:
+            UsageError: there is no such behaviour, or it does not come up.
+        """
+        return self._hub.peer(name, **script)
 
     def inert(self, pid: int | None = None) -> None:
         """Declare that a child (None: every child) does nothing by itself, so that it does not hold the clock."""

@@ -33,6 +33,8 @@ class Census:
         """pid -> start time and command line of every descendant that was ever seen."""
         self.own: frozenset[int] = frozenset()
         """Descriptors of the hub."""
+        self.helpers: set[int] = set()
+        """Processes of the hub: scripted peers, which the target did not start."""
 
     def start(self) -> None:
         """What is open now is the harness's own (the loop's descriptors among it)."""
@@ -55,7 +57,7 @@ class Census:
 
     def look(self) -> list[int]:
         """All descendants now; each is remembered."""
-        found = procfs.descendants()
+        found = [pid for pid in procfs.descendants() if pid not in self.helpers]
         for pid in found:
             if pid not in self.seen and (stat := procfs.stat(pid)) is not None:
                 self.seen[pid] = (stat.start, procfs.command(pid))
@@ -79,6 +81,8 @@ class Census:
         self.look()
         facts = []
         for pid in dict.fromkeys([*watch.spawned, *self.seen]):
+            if pid in self.helpers:
+                continue
             started, command = self.seen.get(pid, (0, ""))
             command, site = watch.spawned.get(pid, (command, None))
             stat = procfs.stat(pid)

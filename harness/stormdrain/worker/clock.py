@@ -90,6 +90,7 @@ class Clock:
         """Real seconds of turns in which the loop could not run, less what the machine kept this thread waiting."""
         self._delay = 0
         self._last: object = None
+        self._me = os.getpid()
         self._zombies: dict[int, float] = {}
 
     # -- reading ---------------------------------------------------------
@@ -103,6 +104,7 @@ class Clock:
 
     def start_virtual(self) -> None:
         """From here on time stands still until something moves it."""
+        self._me = os.getpid()
         self._base = self._mark = real_monotonic()
         self._delay = _run_delay()
         self.virtual = True
@@ -142,12 +144,12 @@ class Clock:
         began = real_monotonic()
         while True:
             drained = self.hub.drain()
-            on_its_way = drained or self._settling()
-            if on_its_way and real_monotonic() - began < _ON_ITS_WAY:
+            on_its_way, why = self._survey()
+            if (on_its_way or drained) and real_monotonic() - began < _ON_ITS_WAY:
                 if events := self._pass(poll, _STEP, "on its way", moves=False):
                     return events
                 continue
-            if why := self.holding():
+            if why:
                 left = min(until, self.bound_at) - self._base
                 if events := self._pass(poll, min(0.004, max(left, 0.0)), why, moves=True):
                     return events
@@ -212,7 +214,10 @@ class Clock:
 
     def leap(self, when: float) -> bool:
         """Move to `when` although the loop is not idle (a spin), if nothing else is going on."""
-        if not self.virtual or self._settling() or self.holding():
+        if not self.virtual:
+            return False
+        on_its_way, why = self._survey()
+        if on_its_way or why:
             return False
         child = self.hub.next_timer()
         target = min(when, self.bound_at, INFINITY if child is None else child)
@@ -229,50 +234,44 @@ class Clock:
 
     # -- what could still happen ----------------------------------------
 
-    def _settling(self) -> bool:
-        """Whether a descendant or a thread ran since the last look, runs now, or an order is unanswered."""
+    def _survey(self) -> tuple[bool, str]:
+        """One look at all that could still happen: is something on its way, and why may the clock not jump?
+
+        Something is on its way while a descendant or a thread of this process
+        runs, has run since the last look, or an order is unanswered.
+        """
         if self.hub.busy():
             self._last = None
-            return True
-        look = self._look()
-        same = look is not None and look == self._last
-        self._last = look
-        return not same
-
-    def _look(self) -> tuple[tuple[str, str, str], ...] | None:
-        """State of every descendant and of the other threads; None when one runs; empty when there is none."""
-        paths = [f"/proc/{pid}" for pid in procfs.descendants()]
-        if len(sys._current_frames()) > 1:
-            me = os.getpid()
-            paths += [f"/proc/self/task/{tid}" for tid in procfs.threads() if tid != me]
-        found = []
-        for path in paths:
-            stat = procfs.stat(path[6:])
-            state = stat.state if stat else "gone"
-            if state in "RD":
-                return None
-            found.append((path, state, procfs.schedstat(path)))
-        return tuple(found)
-
-    def holding(self) -> str:
-        """Why the clock may not jump, or an empty string."""
+            return True, ""
         real = real_monotonic()
-        mine = os.getpid()
+        look: list[tuple[str, str]] = []
+        running = False
+        why = ""
         known = self.hub.pids
         for pid in procfs.descendants():
             stat = procfs.stat(pid)
             if stat is None:
+                look.append((str(pid), "gone"))
                 continue
+            running = running or stat.state in "RD"
+            look.append((f"{pid}{stat.state}", procfs.schedstat(f"/proc/{pid}")))
             if stat.state in "ZX":
-                if stat.ppid == mine and real - self._zombies.setdefault(pid, real) < _ZOMBIE:
-                    return "a child that has ended is not yet reaped"
-                continue
-            if pid not in known and not self.all_inert and pid not in self.inert:
-                return "a child that is neither scripted nor inert is alive"
-        if busy := busy_threads():
-            return f"a thread is at work ({busy[0]})"
-        return self.external()
-
+                if stat.ppid == self._me and real - self._zombies.setdefault(pid, real) < _ZOMBIE:
+                    why = why or "a child that has ended is not yet reaped"
+            elif pid not in known and not self.all_inert and pid not in self.inert:
+                why = why or "a child that is neither scripted nor inert is alive"
+        if len(sys._current_frames()) > 1:
+            for tid in procfs.threads():
+                if tid != self._me:
+                    path = f"self/task/{tid}"
+                    stat = procfs.stat(path)
+                    running = running or (stat is not None and stat.state in "RD")
+                    look.append((f"{tid}{stat.state if stat else ''}", procfs.schedstat("/proc/" + path)))
+            if not why and (busy := busy_threads()):
+                why = f"a thread is at work ({busy[0]})"
+        same = not running and look == self._last
+        self._last = None if running else look
+        return not same, why or self.external()
 
 def _run_delay() -> int:
     """Nanoseconds for which this thread was ready to run and had no CPU."""

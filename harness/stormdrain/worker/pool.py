@@ -29,6 +29,7 @@ from typing import Any
 from ..model import Observation, Outcome, from_json, to_json
 from . import linux, procfs, reaper
 from .clock import clock, real_monotonic
+from .props.program import program
 from .trial import Order, Trial
 
 _VIRTUAL_LIMIT = 60.0
@@ -81,6 +82,11 @@ class Pool:
         linux.become_subreaper()
         # A worker may itself be forked by a program that has children (a test suite): those are not ours.
         self._foreign = frozenset(procfs.children())
+        for modules in (("actor", "output", "child"), ("actor", "output", "requests", "peer")):
+            program(*modules)  # compiled once, here, not in every trial
+        # What was imported lives as long as the worker: no trial need look through it, or copy its pages.
+        gc.collect()
+        gc.freeze()
 
     def run(self, orders: Iterable[Order]) -> Iterator[Result]:
         """Run the orders; results come as trials end. `orders` is drawn from only when there is room."""

@@ -63,11 +63,9 @@ def children(pid: int | str = "self") -> list[int]:
 
 def descendants(pid: int | str = "self") -> list[int]:
     """All processes below `pid`, parents before children."""
-    found: list[int] = []
-    todo = children(pid)
-    while todo:
-        found += todo
-        todo = [child for parent in todo for child in children(parent)]
+    found = children(pid)
+    for child in found:  # it grows while it is gone through
+        found += children(child)
     return found
 
 

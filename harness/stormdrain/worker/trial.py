@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import inspect
 import os
+import sys
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -21,6 +22,7 @@ from .census import Census, beyond
 from .clock import INFINITY, clock
 from .props.hub import Hub
 from .script import Probe
+from .sockets import leads_out
 from .watch import watch
 
 if TYPE_CHECKING:
@@ -34,7 +36,9 @@ SETTLE = (0.0, 0.005, 0.015, 0.03, 0.05, 0.1, 0.2, 0.4, 0.6, 0.6)
 """Pauses between looks while settling: 2 s in all."""
 FAIL_DELAY = 0.05
 """Seconds for which an asynchronous call that is made to raise is suspended first."""
-_TIMELINE = 2000
+RECORDED = 40
+"""So many faults and foreign cancels are recorded one by one; the rest is counted."""
+_TIMELINE = 1000
 
 
 @dataclass
@@ -81,10 +85,13 @@ class Trial:
     spin: int = 0
     spin_site: Site | None = None
     cancelling: tuple[int, int] | None = None
+    delivered: int = 0
+    accepted: int = 0
     faults: list[FaultRecord] = field(default_factory=list)
     cancels: list[FaultRecord] = field(default_factory=list)
     injected: list[BaseException] = field(default_factory=list)
     counts: dict[str, int | None] = field(default_factory=dict)
+    counted: dict[str, int | None] = field(default_factory=dict)
     failures: dict[str, int] = field(default_factory=dict)
     points: list[Point] = field(default_factory=list)
     timeline: list[Event] = field(default_factory=list)
@@ -103,6 +110,7 @@ class Trial:
     def __post_init__(self) -> None:
         for name in ("tmp", "case"):
             os.makedirs(os.path.join(self.folder, name), exist_ok=True)
+        self.modules = set(sys.modules)
         watch.start(self.event)
         self.hub = Hub(
             self.folder, virtual=self.order.virtual, now=clock.now, record=self.event
@@ -110,6 +118,7 @@ class Trial:
         self.case = Case(self.folder, self.order.backend, self.order.probe.param, self.hub)
         self.census = Census(self.folder)
         clock.hub = self.hub
+        clock.external = lambda: leads_out(self.hub.ports())
         clock.on_hang = self.hung
         clock.bound_at = clock.now() + BUILD_BOUND
         self.t0 = clock.now()
@@ -143,24 +152,27 @@ class Trial:
 
     def landed(self, kind: str, accepted: bool | None, chain: tuple[Site, ...], point: int, note: str = "") -> None:
         """A fault was delivered."""
-        self.faults.append(FaultRecord(kind, point, self.at(), accepted, chain, note=note))
-        if len(self.faults) <= 50:
+        self.delivered += 1
+        if kind in ("cancel", "scope"):
+            self.accepted += accepted is True
+        if self.delivered <= RECORDED:
+            self.faults.append(FaultRecord(kind, point, self.at(), accepted, chain, note=note))
             where = str(chain[-1]) if chain else "before the first step"
             self.event(f"fault {kind}", f"at point {point}, {'accepted' if accepted else 'refused' if accepted is False else 'done'}, at {where}")
 
     def called_cancel(self, who: Site | None, accepted: bool, chain: tuple[Site, ...]) -> None:
         """Somebody else called `cancel()`."""
-        if len(self.cancels) < 200:
+        if len(self.cancels) < RECORDED:
             self.cancels.append(FaultRecord("cancel", 0, self.at(), accepted, chain, caller=who, injected=False))
 
     # -- the subject -----------------------------------------------------
 
     def prepare(self, subject: Any, sleep: Callable[[float], Any]) -> None:
         """Count the methods that the probe names and make calls raise that the schedule names."""
-        for name in self.order.probe.count:
-            self.counts[name] = self._count(subject, name)
         for failure in self.order.schedule.failures:
             self._break(subject, failure.call, failure.error, sleep)
+        for name in self.order.probe.count:
+            self.counts[name] = self._count(subject, name)
 
     def _count(self, subject: Any, name: str) -> int | None:
         owner, last, original = _resolve(subject, name)
@@ -230,6 +242,7 @@ class Trial:
     def finish(self, outcome: Outcome) -> None:
         """The operation has ended."""
         self.outcome = outcome
+        self.counted = dict(self.counts)  # the follow-up's entries are not the operation's
         self.ended, self.ended_real = clock.now(), _real()
         self.phase = "settling"
         clock.bound_at = INFINITY
@@ -240,6 +253,7 @@ class Trial:
         """A census now."""
         self.hub.drain()
         self.census.own = self.hub.descriptors()
+        self.census.helpers = self.hub.own
         return self.census.take(self.task_items(), self.hub.pids)
 
     def beyond(self, now: Iterable[Left]) -> tuple[Left, ...]:
@@ -303,8 +317,11 @@ class Trial:
                 bound=self.order.bound,
                 asked=schedule.wrap.seconds if schedule.wrap else None,
                 faults=tuple(self.faults),
+                delivered=self.delivered,
+                accepted=self.accepted,
                 cancels=tuple(self.cancels),
-                counts=self.counts,
+                imported=tuple(sorted(set(sys.modules) - self.modules)) if self.order.calm else (),
+                counts=self.counted or self.counts,
                 failures=self.failures,
                 steps=self.steps,
                 turns=self.turns,

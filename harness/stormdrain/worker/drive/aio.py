@@ -241,11 +241,11 @@ class WatchedTask(asyncio.Task):  # type: ignore[type-arg]
 
     def cancel(self, msg: Any = None) -> bool:
         loop = self.get_loop()
-        watched = isinstance(loop, Loop) and loop.armed and not loop.firing
-        where = chains.task_chain(self) if watched else ()
+        watching = loop if isinstance(loop, Loop) and loop.armed and not loop.firing else None
+        where = chains.task_chain(self) if watching else ()
         accepted = super().cancel(msg) if msg is not None else super().cancel()
-        if watched:
-            loop.trial.called_cancel(chains.caller(2), accepted, where)
+        if watching is not None:
+            watching.trial.called_cancel(chains.caller(2), accepted, where)
         return accepted
 
 
