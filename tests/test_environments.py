@@ -195,10 +195,15 @@ def test_a_build_that_fails_shows_its_last_lines(project: Path, cache: Cache, he
 def test_an_interpreter_that_the_revision_does_not_support_is_refused(
     tmp_path: Path, cache: Cache, here: Interpreter
 ) -> None:
-    project = pond(tmp_path / "pond", "1.0", "Requires-Python: >=4")
-    for _ in range(2):
-        with pytest.raises(UsageError, match=r"Python"):
-            prepare(of(project, cache), here, config=NOTHING, cache=cache)
+    built = pond(tmp_path / "built", "1.0", "Requires-Python: >=4")
+    with pytest.raises(UsageError, match="does not run on Python"):
+        prepare(of(built, cache), here, config=NOTHING, cache=cache)
+    more = "[project]\nname = 'pond'\nversion = '1.0'\nrequires-python = '>=4'\n"
+    said = of(pond(tmp_path / "said", more=more), cache)
+    assert not said.runs_on(here)
+    with pytest.raises(UsageError, match="needs Python >=4"):
+        prepare(said, here, config=NOTHING, cache=cache)
+    assert of(pond(tmp_path / "pond"), cache).runs_on(here)
 
 
 def test_no_source_tree_is_written_to_by_a_build(project: Path, cache: Cache, here: Interpreter) -> None:

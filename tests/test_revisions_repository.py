@@ -316,6 +316,29 @@ def test_a_detached_commit_made_after_the_clone_is_found(repo: Path, cache: Cach
     assert resolve(made, project=repo, cache=cache).commit == made
 
 
+def test_a_directory_that_is_a_repository_is_taken_as_its_working_tree(
+    tmp_path: Path, repo: Path, cache: Cache
+) -> None:
+    write(repo, {".gitignore": "build/\n", "build/lib/old.py": "", "src/pond/new.py": ""})
+    revision = resolve("path:repo", project=tmp_path, cache=cache)
+    assert revision.label.startswith("repo@")
+    assert revision.source is not None
+    assert (revision.source / "src/pond/new.py").exists()
+    assert not (revision.source / "build").exists()
+    assert revision.commit == git(repo, "rev-parse", "HEAD")
+
+
+def test_caches_and_environments_are_no_part_of_a_plain_directory(tmp_path: Path, cache: Cache) -> None:
+    project = pond(
+        tmp_path / "pond", files={"env/pyvenv.cfg": "", "env/lib/x.py": "", "__pycache__/x.pyc": ""}
+    )
+    revision = resolve("path:pond", project=tmp_path, cache=cache)
+    assert revision.source is not None
+    assert not (revision.source / "env").exists()
+    write(project, {"__pycache__/y.pyc": "", "env/lib/y.py": ""})
+    assert resolve("path:pond", project=tmp_path, cache=cache).digest == revision.digest
+
+
 def test_a_linked_worktree_is_a_project_like_any_other(tmp_path: Path, repo: Path, cache: Cache) -> None:
     git(repo, "worktree", "add", "--quiet", "-b", "side", str(tmp_path / "side"))
     made = commit(tmp_path / "side", "beside")

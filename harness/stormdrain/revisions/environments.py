@@ -215,7 +215,7 @@ def _not_installed(
     done: Done, revision: Revision, interpreter: Interpreter, lines: Sequence[str]
 ) -> UsageError:
     what = f"the dependencies of {revision.label} cannot be installed for Python {interpreter.full}"
-    if is_offline(done) or "No solution found" not in done.err:
+    if is_offline(done) or "No solution found" not in done.says:
         return refused(done, what, where=", ".join(lines), todo="look at what uv says above")
     return refused(
         done,

@@ -17,7 +17,7 @@ from pathlib import Path
 from ..errors import UsageError
 from .cache import Cache, digest, make_read_only, remove_tree
 from .interpreters import Interpreter
-from .metadata import Metadata, read_metadata, read_pyproject, runs_on
+from .metadata import Metadata, read_metadata, read_pyproject, requires_python, runs_on
 from .overlays import overlay_site
 from .revision import Revision
 from .tool import call, refused, uv, uv_env
@@ -73,7 +73,7 @@ def make_layer(revision: Revision, interpreter: Interpreter, cache: Cache) -> tu
         lambda folder: _build(plain, interpreter, cache, folder / "site", final),
         f"building {revision.label} for {interpreter.full}",
     )
-    check_python(layer.metadata, revision, interpreter)
+    check_python(layer.metadata.requires_python, revision, interpreter)
     if not revision.overlays:
         return layer, final
     place = cache.entry("layers", overlaid) / "site"
@@ -87,11 +87,11 @@ def make_layer(revision: Revision, interpreter: Interpreter, cache: Cache) -> tu
     return layer, place
 
 
-def check_python(metadata: Metadata, revision: Revision, interpreter: Interpreter) -> None:
-    """Raises UsageError where the revision says that it does not run on the interpreter."""
-    if metadata.requires_python and not runs_on(metadata.requires_python, interpreter.full):
+def check_python(wanted: str, revision: Revision, interpreter: Interpreter) -> None:
+    """Raises UsageError where the revision says (`wanted`) that it does not run on the interpreter."""
+    if wanted and not runs_on(wanted, interpreter.full):
         raise UsageError(
-            f"{revision.label} needs Python {metadata.requires_python}; {interpreter.full} was asked for",
+            f"{revision.label} needs Python {wanted}; {interpreter.full} was asked for",
             where=revision.spec,
             todo="leave this interpreter out",
         )
@@ -99,6 +99,9 @@ def check_python(metadata: Metadata, revision: Revision, interpreter: Interprete
 
 def _build(revision: Revision, interpreter: Interpreter, cache: Cache, site: Path, final: Path) -> Layer:
     notes: list[str] = []
+    if revision.root is not None:
+        # Said before a build by the wrong interpreter fails in some way of its own.
+        check_python(requires_python(revision.root), revision, interpreter)
     if revision.root is None:
         form = "--no-binary" if revision.has_sdist else "--only-binary"
         _install(revision.requirement, revision, interpreter, site, form, revision.name)
@@ -234,7 +237,7 @@ def _install(what: str | Path, revision: Revision, interpreter: Interpreter, sit
         *more, "--", what,
     )  # fmt: skip
     if done.code:
-        if "requires Python" in done.err or "requires-python" in done.err:
+        if "does not satisfy Python" in done.says:
             raise UsageError(
                 f"{revision.label} does not run on Python {interpreter.full}:\n    {done.last(3)}",
                 where=revision.spec,

@@ -7,7 +7,7 @@ instead of being left to an installer that would bring the package along.
 
 from __future__ import annotations
 
-import email.parser
+import contextlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,6 +34,8 @@ class Metadata:
 
 def read_metadata(site: Path) -> Metadata:
     """The metadata of the one distribution that is installed in `site`."""
+    import email.parser
+
     for file in sorted(site.glob("*.dist-info/METADATA")):
         message = email.parser.BytesHeaderParser().parsebytes(file.read_bytes())
         return Metadata(
@@ -44,6 +46,18 @@ def read_metadata(site: Path) -> Metadata:
             tuple(str(line) for line in message.get_all("Provides-Extra", ())),
         )
     return Metadata()
+
+
+def requires_python(tree: Path) -> str:
+    """What a source tree says of the Pythons that it runs on; empty where only a build would tell."""
+    import email.parser
+
+    if said := read_pyproject(tree).get("project", {}).get("requires-python"):
+        return str(said)
+    with contextlib.suppress(OSError):
+        message = email.parser.BytesHeaderParser().parsebytes((tree / "PKG-INFO").read_bytes())
+        return str(message.get("Requires-Python", ""))
+    return ""
 
 
 def runs_on(requires_python: str, full: str) -> bool:

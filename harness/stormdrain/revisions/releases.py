@@ -9,12 +9,6 @@ never changes, so its record is never asked for twice.
 from __future__ import annotations
 
 import hashlib
-import http.client
-import ssl
-import tarfile
-import urllib.error
-import urllib.request
-import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -29,13 +23,7 @@ from .trees import make_files_read_only
 
 DOWNLOAD_SECONDS = 120.0
 
-_DOWNLOAD_ERRORS = (
-    urllib.error.URLError,
-    http.client.HTTPException,
-    TimeoutError,
-    ConnectionError,
-    ssl.SSLError,
-)
+_PLACES = ("package registry", "provided package locations")
 
 
 @dataclass(frozen=True)
@@ -111,11 +99,11 @@ def _ask_index(name: str, version: str) -> dict[str, Any]:
         for package in tomllib.loads(done.out).get("packages", ()):
             if package.get("name") == name:
                 return dict(package)
-    if "was not found in the package registry" in done.err:
+    if any(f"{name} was not found in the {place}" in done.says for place in _PLACES):
         raise UsageError(
             f"there is no package {name}", where=where, todo="look at the spelling, or set UV_INDEX_URL"
         )
-    if "there is no version of" in done.err:
+    if "there is no version of" in done.says:
         raise UsageError(
             f"there is no release {version} of {name}",
             where=where,
@@ -137,6 +125,11 @@ def _newest() -> Interpreter:
 
 def _download(sdist: dict[str, Any], folder: Path, what: str) -> tuple[Path | None, str]:
     """The archive in `folder`; None and a note where the index does not hand it to us."""
+    # Half of the time that importing this package would take, for what is rarely done.
+    import http.client
+    import urllib.error
+    import urllib.request
+
     url = Path(sdist["path"]).absolute().as_uri() if "path" in sdist else str(sdist["url"])
     target = folder / url.rsplit("/", 1)[-1].partition("#")[0]
     request = urllib.request.Request(url, headers={"User-Agent": "stormdrain"})
@@ -144,7 +137,7 @@ def _download(sdist: dict[str, Any], folder: Path, what: str) -> tuple[Path | No
         with urllib.request.urlopen(request, timeout=DOWNLOAD_SECONDS) as answer, open(target, "wb") as out:
             while block := answer.read(1 << 16):
                 out.write(block)
-    except _DOWNLOAD_ERRORS as error:
+    except (urllib.error.URLError, http.client.HTTPException, TimeoutError, ConnectionError) as error:
         target.unlink(missing_ok=True)
         return (
             None,
@@ -155,6 +148,9 @@ def _download(sdist: dict[str, Any], folder: Path, what: str) -> tuple[Path | No
 
 def _unpack(archive: Path, target: Path) -> Path:
     """Unpack a source distribution; returns the one directory in it."""
+    import tarfile
+    import zipfile
+
     target.mkdir()
     try:
         if zipfile.is_zipfile(archive):

@@ -56,13 +56,13 @@ def find_repository(project: Path) -> Repository:
         cwd=project,
     )  # fmt: skip
     if done.code:
-        if "not a git repository" in done.err:
+        if "not a git repository" in done.says:
             raise UsageError(
                 "this is not a git repository",
                 where=str(project),
                 todo="run it in a repository, or name the code as path:DIR or pypi:name==version",
             )
-        if "dubious ownership" in done.err:
+        if "dubious ownership" in done.says:
             raise UsageError(
                 "git does not trust this repository, since somebody else owns it",
                 where=str(project),
@@ -193,9 +193,9 @@ def fetch_pull_request(repository: Repository, number: str, cache: Cache) -> str
             done = _fetch(clone, url, f"+{ref}:{own}", settings=settings)
             if done.code == 0:
                 return git("rev-parse", own, cwd=clone).out.strip()
-            if "couldn't find remote ref" not in done.err:
+            if "couldn't find remote ref" not in done.says:
                 break
-        if "couldn't find remote ref" in done.err:
+        if "couldn't find remote ref" in done.says:
             raise UsageError(
                 f"there is no pull request {number}",
                 where=where,

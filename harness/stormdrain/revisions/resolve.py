@@ -82,6 +82,8 @@ def _release(spec: Spec, cache: Cache, sdist: bool) -> Revision:
 
 def _directory(spec: Spec, cache: Cache) -> Revision:
     folder = Path(spec.name)
+    if (folder / ".git").exists():
+        return _working_tree(spec, find_repository(folder), cache)
     files = list(walk(folder))
     identity = known_digest(folder, files, cache)
 
@@ -120,7 +122,8 @@ def _working_tree(spec: Spec, repository: Repository, cache: Cache) -> Revision:
 
     key = digest("worktree", commit, identity)
     say = f"copying the working tree of {repository.top}"
-    revision = _in_tree(spec, f"worktree@{identity[:7]}", key, repository.prefix, build, say, cache)
+    name = Path(spec.name).name or "worktree"
+    revision = _in_tree(spec, f"{name}@{identity[:7]}", key, repository.prefix, build, say, cache)
     return dataclasses.replace(revision, commit=commit)
 
 

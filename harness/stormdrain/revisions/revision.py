@@ -10,6 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from .interpreters import Interpreter
+from .metadata import requires_python, runs_on
 from .spec import Overlay
 
 
@@ -44,6 +46,10 @@ class Revision:
     has_wheel: bool = False
     sdist: bool = False
     notes: tuple[str, ...] = ()
+
+    def runs_on(self, interpreter: Interpreter) -> bool:
+        """Whether the revision says that it runs on an interpreter; yes where only a build would tell."""
+        return self.root is None or runs_on(requires_python(self.root), interpreter.full)
 
     @property
     def requirement(self) -> str:

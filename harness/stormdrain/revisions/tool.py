@@ -49,6 +49,11 @@ class Done:
     out: str
     err: str
 
+    @property
+    def says(self) -> str:
+        """Standard error in one line: uv breaks its sentences to the width of a terminal."""
+        return " ".join(self.err.split())
+
     def last(self, lines: int = 12) -> str:
         """The last lines of what it said, blank ones left out."""
         said = [line.rstrip() for line in (self.err + "\n" + self.out).splitlines() if line.strip()]
@@ -106,7 +111,7 @@ def call(
             ) from None
         raise
     done = Done(process.returncode, out, err)
-    if done.code and "No space left on device" in done.err:
+    if done.code and "No space left on device" in done.says:
         raise full_disk(str(cwd or words[-1]))
     return done
 
@@ -144,7 +149,7 @@ def uv_env() -> dict[str, str]:
         if name not in _UV_DROPPED
         and (not name.startswith("UV_") or name in _UV_KEPT or name.startswith(_UV_KEPT_STARTS))
     }
-    return env | {"UV_PYTHON_DOWNLOADS": "never", "UV_NO_PROGRESS": "1", "NO_COLOR": "1"}
+    return env | {"UV_PYTHON_DOWNLOADS": "never", "UV_NO_PROGRESS": "1", "NO_COLOR": "1", "COLUMNS": "200"}
 
 
 def uv(
@@ -170,7 +175,7 @@ _OFFLINE = (
 
 def is_offline(done: Done) -> bool:
     """Whether it failed because nothing could be reached."""
-    return any(sign in done.err for sign in _OFFLINE)
+    return any(sign in done.says for sign in _OFFLINE)
 
 
 _CONNECT = "connect, or name an index that can be reached in UV_INDEX_URL; what is cached still runs"
