@@ -238,7 +238,7 @@ def _indented(text: str, indent: str, where: str) -> str:
     shell = "async def _():\n" if first else ""
     try:
         ast.parse(shell + text)
-        inside = _lines_within_strings(shell + text)
+        inside = lines_within_strings(shell + text)
     except (SyntaxError, tokenize.TokenError) as error:
         line = (getattr(error, "lineno", None) or 1) - bool(first)
         raise UsageError(
@@ -253,7 +253,7 @@ def _indented(text: str, indent: str, where: str) -> str:
     return "\n".join(lines)
 
 
-def _lines_within_strings(text: str) -> set[int]:
+def lines_within_strings(text: str) -> set[int]:
     """The lines (from 1) that begin inside a string, where an indentation would change its value."""
     inside: set[int] = set()
     for token in tokenize.generate_tokens(io.StringIO(text).readline):

@@ -66,7 +66,9 @@ class SuiteSpec:
             if os.path.isfile(path):
                 return os.path.realpath(path)
         raise UsageError(
-            f"there is no {relative} in this revision", where=self.label, todo="check the path and the revision"
+            f"there is no {relative} in this revision",
+            where=self.label,
+            todo="check the path and the revision",
         )
 
 
@@ -79,6 +81,8 @@ class SuiteProcess:
 
     def __init__(self, spec: SuiteSpec) -> None:
         self.spec = spec
+        self.relative = {spec.real_path(path): path for path in spec.files}
+        """Real path -> path relative to the layer, of the files under test."""
         self.tests: tuple[str, ...] = ()
         self.facts: Record = {}
         self._buffer = b""
@@ -106,7 +110,7 @@ class SuiteProcess:
         (link / "stormdrain").symlink_to(Path(stormdrain.__file__).resolve().parent)
         (self._folder / "t").mkdir()
         settings = {
-            "files": {relative: spec.real_path(relative) for relative in spec.files},
+            "files": {path: real for real, path in self.relative.items()},
             "layers": [os.path.realpath(layer) for layer in spec.layers],
             "arguments": [*spec.tests, *spec.arguments],
             "cwd": spec.cwd,
@@ -173,6 +177,10 @@ class SuiteProcess:
             return (self._folder / "log").read_text(errors="replace")[-limit:].strip()
         return ""
 
+    def scratch(self, name: str) -> str:
+        """A path in a folder that is gone when the worker is."""
+        return str(self._folder / name)
+
     # -- requests -----------------------------------------------------------
 
     def needs(self, tests: Mapping[int, Record]) -> None:
@@ -193,7 +201,7 @@ class SuiteProcess:
                     break
         return found
 
-    def run(self, jobs: Sequence[Record]) -> Iterator[tuple[str, ...]]:
+    def run(self, jobs: Sequence[Record]) -> Iterator[tuple[Any, ...]]:
         """Run jobs and give what comes back, in the order in which it comes.
 
         Args:

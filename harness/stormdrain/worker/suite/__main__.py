@@ -75,7 +75,7 @@ def _quietened() -> list[str]:
     """Options that switch off what has no place under a mutant: caches, coverage, reordering, other processes."""
     from importlib.util import find_spec
 
-    options = ["-p", "no:cacheprovider", "--capture=fd"]
+    options = ["-p", "no:cacheprovider", "--capture=no"]
     if find_spec("pytest_cov"):
         options.append("--no-cov")
     if find_spec("pytest_randomly"):

@@ -24,7 +24,7 @@ from typing import Any
 import pytest
 
 from .. import linux, procfs
-from . import doors, finder
+from . import doors, finder, mirror
 from .clock import clock, real_perf_counter
 from .hangs import Hang, hangs, watch_jumps
 from .monitor import LineWatch
@@ -59,8 +59,8 @@ class Job:
     """`auto`: each test in the clock that fits it; `real`; `virtual`."""
     first: bool = False
     """Stop at the first test that does not pass."""
-    path: str = ""
-    """An import root that tests hand to their child processes, before the layer."""
+    mirror: bool = False
+    """Whether child processes of the tests need the mutant too, through PYTHONPATH."""
     marker: str = ""
     """A file that grows whenever the code of a forced failure runs."""
     cold: bool = False
@@ -77,6 +77,7 @@ class Suite:
     index: Index
     memory: int
     """Bytes that a fork may take beyond what it starts with."""
+    layers: list[str]
     needs: dict[int, Needs] = field(default_factory=dict)
 
 
@@ -141,8 +142,13 @@ class Child:
     """Runs a job's tests in the process that it is made in."""
 
     def __init__(self, suite: Suite) -> None:
-        self.config, self.items, self.reports, self.index = suite.config, suite.items, suite.reports, suite.index
-        self.needs, self.memory = suite.needs, suite.memory
+        self.config, self.items, self.reports, self.index = (
+            suite.config,
+            suite.items,
+            suite.reports,
+            suite.index,
+        )
+        self.needs, self.memory, self.layers = suite.needs, suite.memory, suite.layers
         self._current = -1
 
     def run(self, job: Job, items: list[int], pipe: int, temporary: Path) -> None:
@@ -177,8 +183,10 @@ class Child:
         for function, code in job.swaps:
             function.__code__ = code
         finder.serve(job.texts, self.index.names)
-        if job.path:
-            os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [job.path, os.environ.get("PYTHONPATH", "")]))
+        if job.mirror and job.texts:
+            roots = mirror.mirror(job.texts, self.layers, temporary.with_suffix(".path"))
+            old = os.environ.get("PYTHONPATH", "")
+            os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [*roots, old]))
         functions = [function.__code__ for found in self.index.functions.values() for function in found]
         if job.cover:
             self.reports.lines = LineWatch(self.index.names)
@@ -221,7 +229,13 @@ class Child:
 
     def _closed(self, kind: str, where: list[str]) -> Json:
         """The record of a test that could not be unwound."""
-        return {"out": "failed", "verdict": kind, "where": where, "text": f"{kind}: {'; '.join(where)}", **self._facts()}
+        return {
+            "out": "failed",
+            "verdict": kind,
+            "where": where,
+            "text": f"{kind}: {'; '.join(where)}",
+            **self._facts(),
+        }
 
     def _lines(self, item: pytest.Item) -> dict[str, list[int]]:
         assert self.reports.lines is not None

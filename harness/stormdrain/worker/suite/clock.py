@@ -12,21 +12,23 @@ and why what is caught while there was company is run again in real time.
 from __future__ import annotations
 
 import os
+import sys
 import threading
 import time
 from collections.abc import Callable
 from typing import Any
 
 from .. import procfs
+from ..clock import busy_threads
 
 real_monotonic = time.monotonic
 real_perf_counter = time.perf_counter
 
 FOREVER = 1e6
 """A timeout of more seconds than this is none (trio waits for a day where it has no deadline)."""
-_LOOK = 0.003
-_QUIET_FOR_DEADLOCK = 60
-"""Quiet looks in a row after which a wait without a timer counts as one that nothing will end."""
+_LOOK = 0.001
+_QUIET_FOR_DEADLOCK = 0.2
+"""Real seconds of quiet after which a wait without a timer, in company, counts as one that nothing will end."""
 
 Look = tuple[tuple[str, str, str], ...]
 
@@ -49,8 +51,15 @@ def look() -> Look | None:
     return tuple(found)
 
 
+def in_company() -> bool:
+    """Whether a child process lives, or a thread that is neither the main one nor an idle pool worker."""
+    if any(procfs.alive(pid) for pid in procfs.descendants()):
+        return True
+    return len(sys._current_frames()) > 1 and bool(busy_threads())
+
+
 class SuiteClock:
-    """One per process. `offset` is how far it has jumped ahead; `company` says that something was alive at a jump."""
+    """One per process. `offset` is how far it has jumped ahead; `company` says that something lived at a jump."""
 
     def __init__(self) -> None:
         self.offset = 0.0
@@ -58,6 +67,7 @@ class SuiteClock:
         self.company = False
         self.jumps = 0
         self.on_dead_wait: Callable[[str], None] = lambda why: None
+        self._settled: Look | None = None
 
     def wait(self, poll: Callable[[float | None], Any], timeout: float | None, outside: bool) -> Any:
         """Wait as a selector would, for events or `timeout` seconds.
@@ -74,30 +84,37 @@ class SuiteClock:
             return events
         last = look()
         if not last and last is not None and not outside:
-            return self._nothing_left(endless, timeout or 0.0)
+            return self._nothing_left(endless, timeout or 0.0, last)
         if not self.virtual:
             return poll(timeout)
-        began = real_monotonic()
-        until = began + (FOREVER if timeout is None else timeout)
-        quiet = 0
+        if not endless and last is not None and last == self._settled:
+            return self._nothing_left(False, timeout or 0.0, last)  # nobody has moved since the last jump
+        return self._watch(poll, FOREVER if timeout is None else timeout, endless, last)
+
+    def _watch(self, poll: Callable[[float | None], Any], timeout: float, endless: bool, last: Look | None) -> Any:
+        """Poll until everything is quiet, an event comes or real time has reached the timer."""
+        until = real_monotonic() + timeout
+        since = real_monotonic()
         while (left := until - real_monotonic()) > 0:
             if events := poll(min(_LOOK, left)):
                 return events
             now = look()
-            quiet = quiet + 1 if now is not None and now == last else 0
-            last = now
-            if quiet >= (1 if not endless else _QUIET_FOR_DEADLOCK if now else 3):
-                self.company = self.company or bool(now)
-                return self._nothing_left(endless, until - real_monotonic())
+            if now is None or now != last:
+                last, since = now, real_monotonic()
+                continue
+            if not endless or not now or real_monotonic() - since > _QUIET_FOR_DEADLOCK:
+                return self._nothing_left(endless, until - real_monotonic(), now)
         return []
 
-    def _nothing_left(self, endless: bool, left: float) -> Any:
+    def _nothing_left(self, endless: bool, left: float, now: Look) -> Any:
         """Nothing but the clock can end this wait: jump, or say that nothing ever will."""
+        self.company = self.company or (bool(now) and in_company())
         if endless:
             self.on_dead_wait("deadlock")
         else:
             self.offset += max(0.0, left)
             self.jumps += 1
+            self._settled = now
         return []
 
 

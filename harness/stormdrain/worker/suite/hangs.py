@@ -58,7 +58,7 @@ class Hangs:
         self.verdict, self.where, self._look, self._tick = "", [], (), (0, 0)
         known = turns > 0
         self.turn_budget = 1000 + 50 * turns if known else 10**6
-        self.jump_budget = 10_000 + 50 * jumps if known else 10**7
+        self.jump_budget = 2000 + 100 * jumps if known else 10**7
         self.cpu_budget = 0.4 + 20 * cpu if known else 60.0
         self.armed = True
         signal.signal(signal.SIGPROF, self._on_tick)
@@ -75,7 +75,7 @@ class Hangs:
         first = not self.verdict
         if first:
             self.verdict, self.where = kind, waiting_tasks()
-        self.turn_budget = self.turns + _CLEANING
+        self.turn_budget, self.jump_budget = self.turns + _CLEANING, _CLEANING // 2
         if unwind and first:
             raise Hang(f"{kind}: {'; '.join(self.where) or 'no task'}")
         self.report(self.verdict, self.where)
@@ -143,7 +143,9 @@ def waiting_tasks() -> list[str]:
         if stack := task.get_stack():
             code = stack[-1].f_code
             name = getattr(code, "co_qualname", code.co_name)
-            found.append(f"{task.get_name()} at {os.path.basename(code.co_filename)}:{stack[-1].f_lineno} in {name}")
+            found.append(
+                f"{task.get_name()} at {os.path.basename(code.co_filename)}:{stack[-1].f_lineno} in {name}"
+            )
     return sorted(found)
 
 

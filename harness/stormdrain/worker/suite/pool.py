@@ -88,7 +88,7 @@ class Pool:
 
     def submit(self, job: Job) -> None:
         """Take a job."""
-        self._progress[job.id] = Progress(began=real_monotonic())
+        self._progress[job.id] = Progress()
         self.waiting.append((job, list(job.items)))
 
     def fill(self) -> None:
@@ -96,7 +96,9 @@ class Pool:
         while self.waiting and len(self.live) < self.width:
             job, items = self.waiting.popleft()
             slot = self._start(job, items)
-            self._progress[job.id].forks += 1
+            progress = self._progress[job.id]
+            progress.began = progress.began or real_monotonic()
+            progress.forks += 1
             with contextlib.suppress(OSError, AttributeError):
                 slot.pidfd = os.pidfd_open(slot.pid)
             slot.since = real_monotonic()

@@ -61,7 +61,14 @@ class Collected:
         linux.become_subreaper()
         names = swap.spellings(self.files.values(), list(sys.modules.values()))
         index = swap.build_index(names, self.watch.ran)
-        self.suite = Suite(session.config, session.items, self.reports, index, self.settings["memory"])
+        self.suite = Suite(
+            session.config,
+            session.items,
+            self.reports,
+            index,
+            self.settings["memory"],
+            self.settings["layers"],
+        )
         freeze()
         self.serve()
         return True

@@ -1,0 +1,293 @@
+"""One suite on one interpreter: baseline, forced failures, mutants, confirmation.
+
+Every phase keeps its raw results; what they come to is derived in `outcomes`. The
+order matters: what a test needs unmutated bounds what it gets under a mutant, and
+what a forced failure shows decides whether "missed" may be said at all.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from ..model import Baseline
+from ..symbols import Symbols
+from .forced import forced
+from .mutant import Mutant
+from .suite import SuiteProcess
+
+Record = dict[str, Any]
+Results = dict[int, Record]
+RUNS = 3
+"""How often each test must be green unmutated."""
+
+
+@dataclass
+class Facts:
+    """What the baseline taught about a suite: by number of a test."""
+
+    kept: list[int] = field(default_factory=list)
+    real: set[int] = field(default_factory=set)
+    """Tests that run in real time, because in virtual time they come out otherwise."""
+    seconds: dict[int, float] = field(default_factory=dict)
+    real_seconds: dict[int, float] = field(default_factory=dict)
+    lines: dict[int, dict[str, set[int]]] = field(default_factory=dict)
+    spawners: set[int] = field(default_factory=set)
+    left_out: dict[str, str] = field(default_factory=dict)
+    left: int = 0
+    """Processes that the unmutated suite leaves behind."""
+
+
+@dataclass
+class Ran:
+    """What became of one mutant."""
+
+    results: Results = field(default_factory=dict)
+    chosen: list[int] = field(default_factory=list)
+    how: str = ""
+    """Empty where code objects were swapped, else why it was a cold start."""
+    left: list[str] = field(default_factory=list)
+    broken: str = ""
+    unviable: str = ""
+    same_as: str = ""
+    seconds: float = 0.0
+    confirmed: str = ""
+    left_behind: int = 0
+    """Processes that it left behind, beyond what the unmutated suite does."""
+
+
+class Campaign:
+    """The phases over one collected suite.
+
+    Args:
+        suite: the worker.
+        sources: the files under test; symbols: their definitions.
+        listen: gets progress lines.
+        label: what to call it in them.
+        confirm_seconds: how much real time confirmation may take (as estimated from the baseline).
+        first: stop at the first test that catches a mutant.
+    """
+
+    def __init__(
+        self,
+        suite: SuiteProcess,
+        sources: Mapping[str, bytes],
+        symbols: Mapping[str, Symbols],
+        listen: Callable[[object], None],
+        *,
+        label: str,
+        confirm_seconds: float = 60.0,
+        first: bool = False,
+    ) -> None:
+        self.suite, self.sources, self.symbols, self.listen = suite, sources, symbols, listen
+        self.label, self.confirm_seconds, self.first = label, confirm_seconds, first
+        self.facts = Facts()
+        self.executed: dict[str, bool] = {}
+        """Function -> whether its forced failure left its mark."""
+        self.noticed: dict[str, bool] = {}
+        self.forced_catchers: dict[str, set[int]] = {}
+
+    # -- running jobs --------------------------------------------------------
+
+    def run(self, jobs: Sequence[Record]) -> dict[str, Ran]:
+        """Run jobs of the worker and gather what comes back."""
+        found = {job["id"]: Ran(chosen=list(job["items"])) for job in jobs}
+        for kind, key, *what in self.suite.run(jobs):
+            one = found[key]
+            if kind == "planned":
+                one.how = what[0]
+            elif kind == "test":
+                one.results[what[0]] = what[1]
+            elif kind == "broken":
+                one.broken = what[0]
+            elif kind == "done":
+                one.left, one.seconds = what[0]["left"], what[0]["seconds"]
+        return found
+
+    def _decoded(self, mutant: Mutant) -> dict[str, str]:
+        return {path: text.decode() for path, text in mutant.texts(self.sources).items()}
+
+    # -- baseline ------------------------------------------------------------
+
+    def baseline(self) -> Baseline:
+        """Run everything unmutated: which tests may be used, in which clock, and which lines they run."""
+        began = time.monotonic()
+        items = list(range(len(self.suite.tests)))
+        self.listen(f"{self.label}: baseline of {len(items)} tests")
+        runs = self.run(
+            [
+                {"id": "real", "items": items, "clock": "real"},
+                {"id": "lines", "items": items, "clock": "virtual", "cover": True},
+                {"id": "virtual", "items": items, "clock": "virtual"},
+            ]
+        )
+        again = [
+            index for index in items if not _alike([one.results.get(index, {}) for one in runs.values()])
+        ]
+        more = self.run(
+            [
+                {"id": "real 2", "items": again, "clock": "real"},
+                {"id": "real 3", "items": again, "clock": "real", "cover": True},
+            ]
+            if again
+            else []
+        )
+        for index in items:
+            self._judge(index, runs, more)
+        self._learn(runs, more)
+        self.suite.needs({index: self._needs(index, runs, more) for index in self.facts.kept})
+        return Baseline(
+            python=self.suite.facts["python"],
+            tests=tuple(self.suite.tests[index] for index in self.facts.kept),
+            left_out={**self.suite.facts["errors"], **self.facts.left_out},
+            seconds=round(time.monotonic() - began, 3),
+        )
+
+    def _judge(self, index: int, runs: Mapping[str, Ran], more: Mapping[str, Ran]) -> None:
+        """Keep a test that is green three times in one clock; else name it and say what it did."""
+        name = self.suite.tests[index]
+        first = runs["real"].results.get(index, {})
+        if first.get("out") == "skipped":
+            self.facts.left_out[name] = f"skipped: {first.get('text', '')}"
+            return
+        real = [first, *(one.results.get(index, {}) for one in more.values())]
+        every = [one.results.get(index, {}) for one in runs.values()]
+        if all(record.get("out") == "passed" for record in every):
+            self.facts.kept.append(index)
+            return
+        failures = [record for record in real if record.get("out") != "passed"]
+        if not failures:
+            self.facts.kept.append(index)
+            self.facts.real.add(index)
+            return
+        text = failures[0].get("text", "no result")
+        kind = (
+            "red" if len(failures) == len(real) else f"unstable, {len(failures)} of {len(real)} runs failed"
+        )
+        self.facts.left_out[name] = f"{kind}: {text}"
+
+    def _learn(self, runs: Mapping[str, Ran], more: Mapping[str, Ran]) -> None:
+        facts = self.facts
+        for index in facts.kept:
+            cover = more["real 3"] if index in facts.real else runs["lines"]
+            record = cover.results.get(index, {})
+            lines = record.get("lines", {})
+            facts.lines[index] = {self.suite.relative[path]: set(found) for path, found in lines.items()}
+            if record.get("spawned"):
+                facts.spawners.add(index)
+            facts.real_seconds[index] = runs["real"].results[index].get("seconds", 0.0)
+            run = runs["real"] if index in facts.real else runs["virtual"]
+            facts.seconds[index] = run.results[index].get("seconds", 0.0)
+        facts.left = len(runs["real"].left)
+
+    def _needs(self, index: int, runs: Mapping[str, Ran], more: Mapping[str, Ran]) -> Record:
+        """The most that a test needed over its runs in the clock that it keeps; real ones count for its deadline."""
+        real = index in self.facts.real
+        records = [runs["real"].results[index]]
+        records += [one.results[index] for one in (more if real else runs).values() if index in one.results]
+        return {
+            "turns": max(1, *(int(record.get("turns", 0)) for record in records)),
+            "jumps": max(int(record.get("jumps", 0)) for record in records),
+            "seconds": max(float(record.get("seconds", 0.0)) for record in records),
+            "cpu": max(float(record.get("cpu", 0.0)) for record in records),
+            "real": real,
+        }
+
+    # -- forced failures -------------------------------------------------------
+
+    def force(self, functions: Iterable[str]) -> str:
+        """Make each function raise; learn which are executed. Returns what `Baseline.forced` says."""
+        names = list(dict.fromkeys(functions))
+        jobs = []
+        for number, name in enumerate(names):
+            mark = self.suite.scratch(f"forced-{number}")
+            open(mark, "wb").close()
+            one = replace(forced(name, self.symbols, mark), id=name)
+            chosen = set(self.covering(one)) | self.facts.spawners
+            jobs.append(self.job(one, sorted(chosen), marker=mark, first=False))
+        ran = self.run([job for job in jobs if job["items"]])
+        for job in jobs:
+            name = job["id"]
+            results = ran[name].results if name in ran else {}
+            self.noticed[name] = any(record.get("out") == "failed" for record in results.values())
+            self.executed[name] = os.path.getsize(job["marker"]) > 0
+            self.forced_catchers[name] = {index for index, record in results.items() if record.get("seen")}
+        return self._forced_summary(names)
+
+    def _forced_summary(self, names: Sequence[str]) -> str:
+        short = {name: name.partition(":")[2] for name in names}
+        absent = [short[name] for name in names if not self.executed[name]]
+        silent = [short[name] for name in names if self.executed[name] and not self.noticed[name]]
+        parts = [f"not executed: {', '.join(absent)}" if absent else "seen"]
+        if silent:
+            parts.append(f"no test fails when it raises: {', '.join(silent)}")
+        return "; ".join(parts)
+
+    # -- mutants -----------------------------------------------------------------
+
+    def covering(self, mutant: Mutant) -> list[int]:
+        """The tests that can notice a mutant, in the order of the suite."""
+        if not mutant.regions:
+            return list(self.facts.kept)
+        found = set()
+        for index in self.facts.kept:
+            lines = self.facts.lines[index]
+            if any(
+                lines.get(path, set()) & set(range(first, last + 1)) for path, first, last in mutant.regions
+            ):
+                found.add(index)
+        for function in mutant.functions:
+            found |= self.forced_catchers.get(function, set())
+        return sorted(found)
+
+    def mutate(self, mutants: Sequence[Mutant]) -> dict[str, Ran]:
+        """Run mutants. Those that do not compile, or are the same program as the original or a sibling, are not run."""
+        texts = {one.id: self._decoded(one) for one in mutants}
+        compiled = self.suite.compile(texts)
+        found: dict[str, Ran] = {}
+        twins: dict[str, str] = {}
+        jobs: list[Record] = []
+        for one in mutants:
+            print_, error = compiled[one.id]
+            ran = found[one.id] = Ran(unviable=error)
+            if error:
+                continue
+            if one.source != "neutral":
+                ran.same_as = "the original" if print_ == "same" else twins.setdefault(print_, one.id)
+                if ran.same_as not in ("", one.id):
+                    continue
+                ran.same_as = ""
+            ran.chosen = self.covering(one)
+            if ran.chosen:
+                jobs.append(self.job(one, ran.chosen))
+        self.listen(f"{self.label}: {len(jobs)} mutants to run")
+        for key, ran in self.run(jobs).items():
+            ran.left_behind = max(0, len(ran.left) - self.facts.left)
+            found[key] = ran
+        return found
+
+    def job(self, one: Mutant, chosen: Iterable[int], *, key: str = "", **more: object) -> Record:
+        """What the worker is asked for to run tests under a mutant."""
+        order = sorted(chosen, key=self.facts.seconds.__getitem__) if self.first else list(chosen)
+        mirror = bool(self.facts.spawners.intersection(order))
+        texts = self._decoded(one)
+        job = {"id": key or one.id, "items": order, "files": texts, "mirror": mirror, "first": self.first}
+        return {**job, **more}
+
+    def cost(self, index: int, record: Record) -> float:
+        """About how long a test takes when it is run again as a confirmation, in seconds."""
+        return self.facts.real_seconds[index] if record.get("company") else self.facts.seconds[index]
+
+    def real_cost(self, chosen: Iterable[int]) -> float:
+        """About how long tests take in real time, in seconds."""
+        return 1.0 + sum(self.facts.real_seconds[index] for index in chosen)
+
+
+def _alike(records: Sequence[Record]) -> bool:
+    """Whether a test needs no further look: always passed, or skipped."""
+    return all(record.get("out") == "passed" for record in records) or all(
+        record.get("out") == "skipped" for record in records
+    )
