@@ -135,26 +135,30 @@ def copy_files(root: Path, files: Iterable[str], target: Path) -> None:
 
 def copy_tree(source: Path, target: Path) -> None:
     """Copy a whole directory of the cache, `.git` too, so that the copy can be written."""
-    shutil.copytree(source, target, symlinks=True, dirs_exist_ok=True)
-    for folder, _, names in os.walk(target):
-        for path in (folder, *(os.path.join(folder, name) for name in names)):
-            if not os.path.islink(path):
-                os.chmod(path, stat.S_IMODE(os.stat(path).st_mode) | 0o200)
+    for path, copy in _pairs(source, target):
+        shutil.copyfile(path, copy, follow_symlinks=False)
+        if not copy.is_symlink():
+            copy.chmod(stat.S_IMODE(path.stat().st_mode) | 0o200)
+
+
+def _pairs(source: Path, target: Path) -> Iterator[tuple[Path, Path]]:
+    """Each file and link below `source` and where it goes; the directories there are made on the way."""
+    for folder, folders, files in os.walk(source):
+        copy = target / os.path.relpath(folder, source)
+        copy.mkdir(parents=True, exist_ok=True)
+        for name in (*files, *(name for name in folders if os.path.islink(os.path.join(folder, name)))):
+            yield Path(folder, name), copy / name
 
 
 def link_tree(source: Path, target: Path) -> None:
     """Make a second tree with the same files by another name; what changes one must write it anew."""
-    for folder, folders, files in os.walk(source):
-        copy = target / os.path.relpath(folder, source)
-        copy.mkdir(parents=True, exist_ok=True)
-        for name in [*files, *(name for name in folders if os.path.islink(os.path.join(folder, name)))]:
-            path = os.path.join(folder, name)
-            try:
-                os.link(path, copy / name, follow_symlinks=False)
-            except OSError as error:
-                if error.errno not in (errno.EPERM, errno.EMLINK, errno.EOPNOTSUPP, errno.EXDEV):
-                    raise
-                shutil.copy2(path, copy / name, follow_symlinks=False)
+    for path, copy in _pairs(source, target):
+        try:
+            os.link(path, copy, follow_symlinks=False)
+        except OSError as error:
+            if error.errno not in (errno.EPERM, errno.EMLINK, errno.EOPNOTSUPP, errno.EXDEV):
+                raise
+            shutil.copy2(path, copy, follow_symlinks=False)
 
 
 def make_files_read_only(root: Path) -> None:
