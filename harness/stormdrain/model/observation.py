@@ -169,6 +169,8 @@ class Observation:
 
     clock: str
     outcome: Outcome
+    operation: Outcome = Outcome("not-run")
+    """How the operation itself ended, inside what was put around it (a scope absorbs its own cancellation)."""
     built: Outcome = Outcome("returned")
     """How building the subject ended."""
     elapsed: float = 0.0

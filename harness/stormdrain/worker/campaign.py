@@ -217,7 +217,8 @@ class Campaign:
         schedule = Schedule("calm")
         first = self._order(schedule, calm=True, record_points=True, phase="calm")
         orders = [first, replace(first)]
-        if self.virtual:
+        compare = self.virtual and not self.options.schedules  # a replay's clock was decided before
+        if compare:
             orders.append(replace(first, virtual=False, bound=HANG_BOUND * 2))
         seen: dict[int, Result] = {id(result.order): result for result in self.pool.run(orders)}
         results = [seen[id(order)] for order in orders]
@@ -225,7 +226,7 @@ class Campaign:
         a, b = observations[:2]
         if (difference := _alike(a, b)) is not None:
             raise Broken(f"baseline broken: two calm trials differ ({difference})", "make the probe's subject and operation repeatable")
-        if self.virtual and (difference := _alike(a, observations[2])) is not None:
+        if compare and (difference := _alike(a, observations[2])) is not None:
             self.virtual = False
             why = f"calm differs between virtual and real time ({difference})"
             self.cell = replace(self.cell, clock="real", clock_why=why)

@@ -119,7 +119,7 @@ class Census:
         items = []
         stacks = sys._current_frames()
         for thread in threading.enumerate():
-            if thread.ident in self._threads or thread.name.startswith("asyncio-waitpid-"):
+            if thread.ident in self._threads or thread.name.startswith(("asyncio-waitpid-", "waitpid-")):
                 continue  # the latter waits for a child, which is an item by itself
             frame = stacks.get(thread.ident or 0)
             idle = frame is not None and _is_idle(frame)

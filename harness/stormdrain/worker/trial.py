@@ -74,6 +74,7 @@ class Trial:
     ended: float = 0.0
     ended_real: float = 0.0
     outcome: Outcome = Outcome("not-run")
+    inner: Outcome = Outcome("not-run")
     built: Outcome = Outcome("not-run")
     follow: Outcome = Outcome("not-run")
     disposed: Outcome = Outcome("not-run")
@@ -93,6 +94,7 @@ class Trial:
     counts: dict[str, int | None] = field(default_factory=dict)
     counted: dict[str, int | None] = field(default_factory=dict)
     failures: dict[str, int] = field(default_factory=dict)
+    reached: dict[str, int] = field(default_factory=dict)
     points: list[Point] = field(default_factory=list)
     timeline: list[Event] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
@@ -243,6 +245,7 @@ class Trial:
         """The operation has ended."""
         self.outcome = outcome
         self.counted = dict(self.counts)  # the follow-up's entries are not the operation's
+        self.reached = dict(self.failures)
         self.ended, self.ended_real = clock.now(), _real()
         self.phase = "settling"
         clock.bound_at = INFINITY
@@ -311,6 +314,7 @@ class Trial:
             Observation(
                 clock="virtual" if self.order.virtual else "real",
                 outcome=self.outcome,
+                operation=self.inner,
                 built=self.built,
                 elapsed=round(self.ended - self.t0, 6) if self.ended else 0.0,
                 elapsed_real=round(self.ended_real - self.real0, 4) if self.ended_real else 0.0,
@@ -322,7 +326,7 @@ class Trial:
                 cancels=tuple(self.cancels),
                 imported=tuple(sorted(set(sys.modules) - self.modules)) if self.order.calm else (),
                 counts=self.counted or self.counts,
-                failures=self.failures,
+                failures=self.reached if self.ended else self.failures,
                 steps=self.steps,
                 turns=self.turns,
                 spin=self.spin,

@@ -362,8 +362,15 @@ class Driver:
             return outcomes.raised(error, trial.injected)
 
     async def _operation(self, subject: Any) -> Any:
-        self.trial.entered = True
-        return await self.trial.call(subject)
+        trial = self.trial
+        trial.entered = True
+        try:
+            value = await trial.call(subject)
+        except BaseException as error:
+            trial.inner = outcomes.raised(error, trial.injected)
+            raise
+        trial.inner = outcomes.returned(value)
+        return value
 
     async def _wrapped(self, subject: Any) -> Any:
         wrap = self.trial.order.schedule.wrap

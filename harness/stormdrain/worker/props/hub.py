@@ -21,6 +21,8 @@ from .program import write_executable, write_program
 from .prop import Process, Prop, Timer
 from .script import checked_keywords, wrong
 
+LIFETIME = 600
+"""Seconds of real time after which the kernel ends a scripted process that nobody has ended."""
 ORDERS_FROM = 1_000_000
 """Numbers of orders begin here, so that none is a timer's."""
 _NAME_CHARS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-")
@@ -123,7 +125,13 @@ class Hub:
 
     def _write(self, prop: Prop, checked: Mapping[str, object], *modules: str) -> None:
         """Write the executable of a prop and remember it."""
-        written = {"folder": self.folder, "id": prop.name, "virtual": self.virtual, **checked}
+        written = {
+            "folder": self.folder,
+            "id": prop.name,
+            "virtual": self.virtual,
+            "lifetime": LIFETIME,
+            **checked,
+        }
         write_executable(prop.path, write_program(self.folder, *modules), written)
         self._props[prop.name] = prop
 

@@ -20,8 +20,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-LIFETIME = 600
-"""Seconds after which the kernel ends a scripted process that nobody ended (SIGALRM)."""
 ORPHANED = 75
 """Exit status of a scripted process whose trial is over."""
 BROKEN = 70
@@ -61,7 +59,7 @@ class Actor:
     """A process that follows a script: `run` does not return.
 
     Args:
-        script: what the hub wrote: `folder`, `id`, `virtual` and the keys of the subclass.
+        script: what the hub wrote: `folder`, `id`, `virtual`, `lifetime` and the keys of the subclass.
     """
 
     budget = 100_000
@@ -77,7 +75,7 @@ class Actor:
         self.orders = -1
         self.order_bytes = b""
         self.reported = 0
-        _signal.alarm(LIFETIME)
+        self.bound_lifetime()
         fill_standard_descriptors()
         try:
             self.events = posix.open(script["folder"] + "/events", posix.O_WRONLY | posix.O_NONBLOCK)
@@ -88,6 +86,11 @@ class Actor:
         self.poller = select.poll()
         self.watched: dict[int, int] = {}
         self.poller.register(self.events, 0)
+
+    def bound_lifetime(self) -> None:
+        """Have the kernel end this process (SIGALRM) if nobody else does."""
+        _signal.signal(_signal.SIGALRM, _signal.SIG_DFL)
+        _signal.setitimer(_signal.ITIMER_REAL, self.script["lifetime"])
 
     # Messages
 
@@ -171,7 +174,7 @@ class Actor:
         if self.virtual or not self.timers:
             return None
         left = min(timer.due for timer in self.timers.values()) - time.monotonic()
-        return min(int(max(left, 0.0) * 1000) + 1, LIFETIME * 1000)
+        return int(max(left, 0.0) * 1000) + 1
 
     # The loop
 

@@ -15,7 +15,7 @@ import posix
 import select
 import sys
 
-from stormdrain.worker.props.inside.actor import BROKEN, LIFETIME, ORPHANED, Actor, expand
+from stormdrain.worker.props.inside.actor import BROKEN, ORPHANED, Actor, expand
 from stormdrain.worker.props.inside.output import Output
 
 TYPE_CHECKING = False
@@ -217,7 +217,7 @@ class ScriptedChild(Actor):
             for fd in (self.orders, self.wake):
                 if fd >= 0:
                     posix.close(fd)
-            _signal.alarm(LIFETIME)
+            self.bound_lifetime()
             self.pid = posix.getpid()
             self.announce("hello", f"{self.script['id']} {kind}".encode())
             posix.close(said_hello)
