@@ -79,6 +79,16 @@ def state(pid: int) -> str:
     return found[0] if found else ""
 
 
+def falls_asleep(pid: int) -> bool:
+    """Whether a process comes to rest: sleeps, and uses no CPU time between two looks."""
+    for _ in range(200):
+        before = Path(f"/proc/{pid}/schedstat").read_text()
+        select.select([], [], [], 0.02)  # long enough for a busy loop to show
+        if state(pid) == "S" and Path(f"/proc/{pid}/schedstat").read_text() == before:
+            return True
+    return False
+
+
 def descriptors() -> set[int]:
     """The descriptors that are open in this process."""
     return {fd for fd in range(256) if os.path.exists(f"/proc/self/fd/{fd}")}

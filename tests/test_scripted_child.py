@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import asyncio
+import contextlib
 import json
 import os
 import re
@@ -21,7 +22,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stage import PATIENCE, Stage, await_end, descriptors, disposition, read_to_end, run_python, state
+from stage import (
+    PATIENCE,
+    Stage,
+    await_end,
+    descriptors,
+    disposition,
+    falls_asleep,
+    read_to_end,
+    run_python,
+    state,
+)
 from stormdrain.errors import UsageError
 from stormdrain.revisions.interpreters import available_interpreters
 from stormdrain.worker.props import program as programs
@@ -228,13 +239,7 @@ class TestStandardStreams:
 
     def test_a_flood_that_nobody_reads_leaves_the_child_asleep(self, stage: Stage) -> None:
         process = stage.ready(stage.hub.child(floods=1 << 20))
-
-        def asleep() -> bool:
-            before = Path(f"/proc/{process.pid}/schedstat").read_text()
-            select.select([], [], [], 0.02)
-            return state(process.pid) == "S" and Path(f"/proc/{process.pid}/schedstat").read_text() == before
-
-        stage.until(asleep)
+        assert falls_asleep(process.pid)
         assert stage.hub.inert()
 
     def test_it_closes_stdout_and_lives_on(self, stage: Stage) -> None:
@@ -246,7 +251,7 @@ class TestStandardStreams:
         process.stdin.write(b"x\n")
         process.stdin.close()
         stage.until(lambda: child.received() == ["x", "EOF"])
-        assert process.poll() is None
+        assert falls_asleep(process.pid)
 
     def test_a_reader_that_goes_away_does_not_end_it(self, stage: Stage) -> None:
         child = stage.hub.child("cli", replies={"x": "unheard"})
@@ -256,7 +261,7 @@ class TestStandardStreams:
         process.stdout.close()
         process.stdin.write(b"x\n")
         stage.until(lambda: ("child cli", "found its stdout broken") in stage.events)
-        assert process.poll() is None
+        assert falls_asleep(process.pid)
 
     def test_it_breaks_off_in_the_middle_of_the_handshake(self, stage: Stage) -> None:
         child = stage.hub.child(says=["hello", "world"], exit_mid_handshake=True, exit_code=5)
@@ -362,11 +367,15 @@ class TestLeaving:
         out, _ = process.communicate(timeout=PATIENCE)
         assert (out, process.returncode) == (b"", actor.ORPHANED)
 
-    def test_an_alarm_bounds_the_life_of_every_scripted_process(self, stage: Stage) -> None:
-        process = stage.ready(stage.hub.child())
-        assert disposition(process.pid, signal.SIGALRM) == "default"
-        process.send_signal(signal.SIGALRM)  # what the kernel sends after LIFETIME seconds
+    def test_its_life_and_that_of_its_grandchild_is_bounded_by_the_kernel(self, stage: Stage) -> None:
+        child = stage.hub.child(sigterm="ignore", grandchild="daemon")
+        text = Path(child.path).read_text()
+        assert "'lifetime': 600" in text
+        Path(child.path).write_text(text.replace("'lifetime': 600", "'lifetime': 0.5"))
+        process = stage.ready(child)
         assert process.wait(PATIENCE) == -signal.SIGALRM
+        for pid in child.pids:
+            await_end(pid)
 
 
 class TestGrandchildren:
@@ -381,7 +390,7 @@ class TestGrandchildren:
         process.terminate()
         assert process.wait(PATIENCE) == -signal.SIGTERM
         assert process.stdout.readline() == b"hi\n"
-        assert state(grandchild) == "S"
+        assert falls_asleep(grandchild)
         os.set_blocking(process.stdout.fileno(), False)
         assert process.stdout.read() is None
         os.set_blocking(process.stdout.fileno(), True)
@@ -398,7 +407,7 @@ class TestGrandchildren:
         assert process.wait(PATIENCE) == 0
         assert process.stdout is not None
         assert process.stdout.read() == b""
-        assert state(daemon) == "S"
+        assert falls_asleep(daemon)
         assert disposition(daemon, signal.SIGTERM) == "default"
         stage.hub.close()
         await_end(daemon)
@@ -465,6 +474,30 @@ class TestHub:
         stage.until(lambda: not stage.hub.busy())
         assert state(process.pid) == "Z"
         assert stage.hub.inert()
+
+    def test_one_that_said_that_it_leaves_is_busy_as_long_as_it_is_there(self, stage: Stage) -> None:
+        process = stage.ready(stage.hub.child())
+        fifo = os.open(os.path.join(stage.hub.folder, "events"), os.O_WRONLY)
+        os.write(fifo, actor.frame(process.pid, "leaving", b"0"))
+        os.close(fifo)
+        stage.hub.drain()
+        assert stage.hub.busy()
+        process.kill()
+        process.wait(PATIENCE)
+        assert not stage.hub.busy()
+
+    def test_a_child_waits_for_room_on_the_fifo(self, stage: Stage) -> None:
+        child = stage.hub.child()
+        process = stage.ready(child)
+        assert process.stdin is not None
+        fifo = os.open(os.path.join(stage.hub.folder, "events"), os.O_WRONLY | os.O_NONBLOCK)
+        with contextlib.suppress(BlockingIOError):
+            while True:
+                os.write(fifo, b"\n" * 4096)
+        os.close(fifo)
+        process.stdin.write(b"heard?\n")
+        assert falls_asleep(process.pid)
+        stage.until(lambda: child.lines() == ["heard?"])
 
     def test_the_timer_of_a_child_that_was_killed_is_forgotten(self, stage: Stage) -> None:
         process = stage.ready(stage.hub.child(exits_after=5))
@@ -667,6 +700,12 @@ class TestFraming:
             reader.feed(chunk)
         assert len(reader._rest) <= 4096
         assert reader.feed(actor.frame(7, "line", b"x"))[-1] == Frame(7, "line", b"x")
+
+    def test_a_frame_that_begins_in_too_much_garbage_is_not_lost(self) -> None:
+        reader = FrameReader()
+        frame = actor.frame(7, "line", b"x" * 100)
+        assert reader.feed(b"q" * 5000 + frame[:50]) == []
+        assert reader.feed(frame[50:]) == [Frame(7, "line", b"x" * 100)]
 
     @law
     @given(

@@ -98,8 +98,8 @@ class TestTalking:
         peer = stage.hub.peer(replies={"a": "b"})
         client = Client(peer).send(b"x\na\n")
         assert client.take(2) == b"b\n"
+        stage.until(lambda: peer.replies() == 1)
         assert peer.requests() == ["x", "a"]
-        assert peer.replies() == 1
         client.close()
 
     def test_a_silent_one_takes_every_request_and_says_nothing(self, stage: Stage) -> None:
@@ -269,10 +269,16 @@ class TestEndings:
     @pytest.mark.parametrize("moment", ["accept", "request", "mid-reply", "reply"])
     def test_it_resets_at_the_moment_that_the_script_names(self, stage: Stage, moment: str) -> None:
         peer = stage.hub.peer(replies={"": "12345"}, resets=moment)
-        client = Client(peer)
+
+        def talk() -> None:
+            client = Client(peer)
+            try:
+                client.send(b"" if moment == "accept" else b"x\n").take_all()
+            finally:
+                client.close()
+
         with pytest.raises(ConnectionResetError):
-            client.send(b"" if moment == "accept" else b"x\n").take_all()
-        client.close()
+            talk()
         assert [one.fate for one in peer.connections()] == ["reset"]
 
     def test_the_probe_resets_what_is_open_and_only_that(self, stage: Stage) -> None:
@@ -332,13 +338,13 @@ class TestProcess:
         assert [state(pid) for pid in peer.pids] == [""]
 
     def test_it_leads_a_session_of_its_own_and_holds_none_of_our_descriptors(self, stage: Stage) -> None:
+        read, write = os.pipe()
+        os.set_inheritable(write, True)
         (pid,) = stage.hub.peer().pids
+        os.close(write)
+        assert os.read(read, 1) == b"", "the peer keeps a pipe of ours open"
+        os.close(read)
         assert os.getsid(pid) == pid
-        open_files = {os.readlink(f"/proc/{pid}/fd/{fd}") for fd in os.listdir(f"/proc/{pid}/fd")}
-        inherited = {name for name in open_files if name.startswith(("pipe:", "anon_inode"))}
-        ours = {os.readlink(f"/proc/self/fd/{fd}") for fd in (1, 2)}
-        assert inherited <= ours
-        assert sum(name.startswith("socket:") for name in open_files) == 1
 
     def test_it_ends_by_itself_when_the_trial_dies(self, tmp_path: Path) -> None:
         program = """
