@@ -15,8 +15,9 @@ from building import (
     passing_cell,
     passing_trial,
 )
-from stormdrain.compare import KINDS, compare, first_difference
+from stormdrain.compare import KINDS, aspect_of, compare
 from stormdrain.model import CellResult, Change, Event, Note, StormTally, Trial, Verdict
+from stormdrain.reporting.timeline import first_difference
 
 BASE, HEAD = "aaaaaaaa", "bbbbbbbb"
 
@@ -79,7 +80,7 @@ def test_an_expectation_that_does_not_apply_on_base_is_told_apart() -> None:
     quiet = dataclasses.replace(passing_trial(BASE), na=(Note("child-reaped", "no child"),))
     change = only(compare([passing_cell(BASE, "base"), failing_cell(HEAD, "head")], [quiet]))
     assert change.kind == "N/A on base"
-    assert "does not apply" in change.message
+    assert "no child" in change.message
 
 
 def test_a_storm_that_does_not_apply_on_base_is_told_apart() -> None:
@@ -133,6 +134,47 @@ def test_a_fix_says_what_was_not_tried_on_head() -> None:
     change = only(compare([failing_cell(BASE, "base"), cut], []))
     assert change.kind == "fixed"
     assert "4 not tried on head" in change.message
+
+
+RAISES, DENIED = "fail(alone)/x:_close_impl:RuntimeError", "fail(alone)/x:_process.terminate:PermissionError"
+
+
+def fails(key: str, role: str, schedule: str, *quiet: Trial) -> tuple[CellResult, list[Trial]]:
+    hit = finding(key, storm="fail", token=f"{key}/{schedule}")
+    tally = StormTally("fail", Verdict.FAIL, 1 + len(quiet), 1)
+    trial = Trial(key, "fail", hit.token, Verdict.FAIL, (hit,))
+    return CellResult(cell(key, role), Verdict.FAIL, storms=(tally,), findings=(hit,)), [trial, *quiet]
+
+
+def test_one_failing_call_does_not_excuse_another() -> None:
+    passed = Trial(BASE, "fail", f"{BASE}/{RAISES}", Verdict.PASS)
+    base, base_trials = fails(BASE, "base", DENIED, passed)
+    head, head_trials = fails(HEAD, "head", RAISES)
+    kinds = {change.aspect: change.kind for change in compare([base, head], [*base_trials, *head_trials])}
+    assert kinds == {
+        "alone _close_impl:RuntimeError": "regressed",
+        "alone _process.terminate:PermissionError": "inconclusive",
+    }
+
+
+def test_a_schedule_that_base_does_not_have_or_reach_is_told_apart() -> None:
+    base, base_trials = fails(BASE, "base", DENIED)
+    head, head_trials = fails(HEAD, "head", RAISES)
+    (missing,) = [c for c in compare([base, head], [*base_trials, *head_trials]) if "_close_impl" in c.aspect]
+    assert (missing.kind, "no such schedule" in missing.message) == ("N/A on base", True)
+    apart = Trial(BASE, "fail", f"{BASE}/{RAISES}", Verdict.NA, reached=False)
+    (unreached,) = [
+        c for c in compare([base, head], [*base_trials, apart, *head_trials]) if "_close" in c.aspect
+    ]
+    assert (unreached.kind, "does not come" in unreached.message) == ("N/A on base", True)
+
+
+def test_the_aspect_of_a_schedule_leaves_out_points_and_seconds() -> None:
+    assert aspect_of("aaaaaaaa/cancel-sweep/f:cancel@3") == ""
+    assert aspect_of("aaaaaaaa/timeout(edge)/w:wait_for=4.99") == "edge wait_for"
+    assert aspect_of("aaaaaaaa/cancel-sweep/w:scope/f:scope@3") == ""
+    assert aspect_of(f"aaaaaaaa/{RAISES}") == "alone _close_impl:RuntimeError"
+    assert aspect_of("nonsense") == ""
 
 
 def test_interpreters_and_backends_are_not_mixed() -> None:

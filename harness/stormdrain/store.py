@@ -105,7 +105,7 @@ class Writer:
         self.trials: list[Trial] = []
         self.cells: list[CellResult] = []
         self.mutants: dict[str, MutantRecord] = {}
-        self.baselines: dict[str, Baseline] = {}
+        self.baselines: list[Baseline] = []
         with _told(folder):
             self._journal: IO[bytes] = (folder / JOURNAL).open("wb")
         self._append("run", to_json(start))
@@ -124,7 +124,7 @@ class Writer:
             elif isinstance(record, MutantRecord):
                 self.mutants[record.id] = record
             else:
-                self.baselines[record.python] = record
+                self.baselines.append(record)
             self._append(_NAMES[type(record)], to_json(record))
 
     def _append(self, kind: str, data: object) -> None:
@@ -136,9 +136,7 @@ class Writer:
     def so_far(self) -> Run:
         """The run as far as it was recorded, marked as interrupted."""
         with self._lock:
-            return assemble(
-                self._start, self.trials, self.cells, self.mutants.values(), self.baselines.values()
-            )
+            return assemble(self._start, self.trials, self.cells, self.mutants.values(), self.baselines)
 
     def finish(self, run: Run) -> Path:
         """Put run.json in place and remove the journal; returns its path.

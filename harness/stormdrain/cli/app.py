@@ -38,9 +38,7 @@ COMMANDS: dict[str, Entry] = {
     ),
     "redgreen": Entry("Run head's new tests on base's source.", ("stormdrain.mutation.redgreen",)),
     "slack": Entry("How much delay each test bears before it fails.", ("stormdrain.mutation.slack",)),
-    "gate": Entry(
-        "All of it, by [tool.stormdrain]; one exit code.", ("stormdrain.lab", "stormdrain.gate.policy")
-    ),
+    "gate": Entry("All of it, by [tool.stormdrain]; one exit code.", ("stormdrain.lab",)),
     "replay": Entry("One trial again by its token, with its timeline.", ("stormdrain.lab",)),
     "merge": Entry("Shards and other jobs' runs into one."),
     "report": Entry("Show a stored run in another format."),

@@ -164,9 +164,19 @@ def with_probes(run: Run, asked: Asked, probes: Iterable[Path], listen: Listen) 
 
 
 def with_mutants(run: Run, asked: Asked, listen: Listen) -> Run:
-    """The run with the mutants of the configured plans."""
-    raise UsageError(
-        "this installation cannot run mutants",
-        where=str(asked.config.file),
-        todo="remove plans and tests from [tool.stormdrain.gate]",
+    """The run with the mutants of the configured plans and of the diff."""
+    from .mutate import plan_request, run_mutants
+
+    config = asked.config
+    request = plan_request(
+        [config.path(name) for name in config.plan.plans],
+        config.plan.tests,
+        base=asked.base,
+        head=asked.head,
+        pythons=asked.pythons,
+        jobs=asked.jobs,
+        seed=config.plan.seed,
+        environment=config.environment,
+        project=asked.project,
     )
+    return run_mutants(run, request, listen)

@@ -77,15 +77,14 @@ def merge_runs(loaded: Sequence[tuple[Path, Run]]) -> Run:
     cells: dict[str, CellResult] = {}
     trials: dict[tuple[str, str], Trial] = {}
     mutants: dict[str, MutantRecord] = {}
-    baselines: dict[str, Baseline] = {}
+    baselines: list[Baseline] = []
     for path, run in loaded:
         for cell in run.cells:
             cells[cell.cell.key] = _cell(cells.get(cell.cell.key), cell, path)
         trials |= {(trial.token, trial.phase): trial for trial in run.trials}
         for mutant in run.mutants:
             mutants[mutant.id] = _mutant(mutants.get(mutant.id), mutant, path)
-        for baseline in run.baselines:
-            baselines[baseline.python] = _baseline(baselines.get(baseline.python), baseline)
+        baselines += [one for one in run.baselines if one not in baselines]
     runs = [run for _, run in loaded]
     return dataclasses.replace(
         first,
@@ -97,7 +96,7 @@ def merge_runs(loaded: Sequence[tuple[Path, Run]]) -> Run:
         cells=tuple(cells.values()),
         trials=tuple(trials.values()),
         mutants=tuple(mutants.values()),
-        baselines=tuple(baselines.values()),
+        baselines=tuple(baselines),
         rules=(),
         unwatched={key: text for run in runs for key, text in run.unwatched.items()},
         errors=tuple(error for run in runs for error in run.errors),
@@ -133,15 +132,4 @@ def _mutant(held: MutantRecord | None, new: MutantRecord, path: Path) -> MutantR
         matrix={**held.matrix, **new.matrix},
         ran={**held.ran, **new.ran},
         error=held.error or new.error,
-    )
-
-
-def _baseline(held: Baseline | None, new: Baseline) -> Baseline:
-    if held is None:
-        return new
-    return dataclasses.replace(
-        held,
-        tests=tuple(dict.fromkeys((*held.tests, *new.tests))),
-        left_out={**held.left_out, **new.left_out},
-        seconds=held.seconds + new.seconds,
     )

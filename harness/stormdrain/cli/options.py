@@ -51,9 +51,7 @@ def revision_options(function: F) -> F:
         "worktree, a git ref, pr/N, pypi:name==version, path:DIR; each with +overlay.toml or +file.patch"
     )
     for option in (
-        click.option(
-            "--head", default="worktree", show_default=True, metavar="REV", help=f"One of {revisions}."
-        ),
+        click.option("--head", default=None, metavar="REV", help=f"Default: worktree. One of {revisions}."),
         click.option("--base", default=None, metavar="REV", help="What head is compared with."),
     ):
         function = option(function)

@@ -45,7 +45,7 @@ from .session import Listen, record, start_of
 def command(
     paths: tuple[Path, ...],
     base: str | None,
-    head: str,
+    head: str | None,
     pythons: tuple[str, ...],
     with_: tuple[str, ...],
     jobs: int | None,
@@ -62,11 +62,14 @@ def command(
 
     Without --base every finding counts; with it, new ones only.
     """
-    from ..gate.config import load_environment
+    from ..gate.config import load_config
     from ..lab import ProbeRequest, run_probes
     from ..revisions import Cache
+    from .accepting import conclude_here
 
     project = project_root()
+    config = load_config(project / "pyproject.toml", must_exist=False)
+    head = head or "worktree"
     trials, seconds = budget(budget_)
     request = ProbeRequest(
         paths=probe_paths(paths),
@@ -82,17 +85,15 @@ def command(
         jobs=jobs_or_default(jobs),
         with_=tuple(with_),
         seed=seed,
-        environment=load_environment(project / "pyproject.toml"),
+        environment=config.environment,
         project=project,
         confirm=confirm,
     )
     start = start_of(base=base, head=head, seed=seed)
 
     def work(listen: Listen) -> Run:
-        from ..gate.decide import conclude
-
         cells, found = run_probes(dataclasses.replace(request, cache=Cache(progress=listen)), listen)
-        return conclude(dataclasses.replace(start, cells=cells, trials=found))
+        return conclude_here(dataclasses.replace(start, cells=cells, trials=found), config)
 
     from .show import on_terminal
 

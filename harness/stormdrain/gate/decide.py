@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable
 
-from ..compare import NEW_FAILURES, compare, standing
+from ..compare import NEW_FAILURES, Matter, change_key, compare, finding_key, standing
 from ..model import CellResult, Change, Finding, MutantRecord, Run, Verdict, merge
 from .policy import Policy, fate
 
@@ -33,16 +33,13 @@ def counting(run: Run, policy: Policy) -> tuple[Finding, ...]:
         for finding in standing(result)
         if policy.covers(finding.expectation)
         and finding.id not in accepted
-        and (result.cell.probe, result.cell.python, result.cell.backend, finding.storm, finding.expectation)
-        not in excused
+        and finding_key(result, finding) not in excused
     )
 
 
-def _excused(changes: Iterable[Change]) -> frozenset[tuple[str, str, str, str, str]]:
+def _excused(changes: Iterable[Change]) -> frozenset[tuple[str, str, str, Matter]]:
     return frozenset(
-        (change.probe, change.python, change.backend, change.storm, change.expectation)
-        for change in changes
-        if change.expectation and change.kind not in NEW_FAILURES
+        change_key(change) for change in changes if change.expectation and change.kind not in NEW_FAILURES
     )
 
 

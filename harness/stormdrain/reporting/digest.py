@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from ..compare import KINDS, doubtful, standing
+from ..compare import KINDS, change_key, doubtful, finding_key, standing, untried
 from ..model import Cell, CellResult, Change, Finding, Observation, Run, Trial, Verdict
 
 
@@ -42,8 +42,8 @@ class Group:
 
     @property
     def probe(self) -> str:
-        """The probe's name."""
-        return self.cells[0].probe
+        """The probe's name, or the names of its parameter sets."""
+        return ", ".join(dict.fromkeys(cell.probe for cell in self.cells))
 
     @property
     def where(self) -> str:
@@ -96,20 +96,17 @@ def groups(run: Run, *, role: str | None = None) -> tuple[Group, ...]:
         run: the run.
         role: only cells with this role; by default all but base's.
     """
-    changes = {
-        (change.probe, change.python, change.backend, change.storm, change.expectation): change
-        for change in run.comparison
-        if change.expectation
-    }
+    changes = {change_key(change): change for change in run.comparison if change.expectation}
     alike: dict[tuple[object, ...], list[tuple[Cell, Finding, Change | None]]] = {}
     for result in run.cells:
         cell = result.cell
         if cell.role != role if role is not None else cell.role == "base":
             continue
         for finding in standing(result):
-            change = changes.get((cell.probe, cell.python, cell.backend, finding.storm, finding.expectation))
+            change = changes.get(finding_key(result, finding))
             kind = change.kind if change else ""
-            key = (cell.probe, cell.revision, cell.role, finding.expectation, finding.site, kind)
+            family = cell.probe.partition("[")[0]
+            key = (family, cell.revision, cell.role, finding.expectation, finding.site, kind)
             alike.setdefault(key, []).append((cell, finding, change))
     trials = first_trials(run)
     calm = {trial.cell: trial.observation for trial in run.trials if trial.phase == "calm"}
@@ -133,6 +130,44 @@ def _group(
         calm.get(cell.key),
         change.kind if change else "",
         change.differs_from if change else "",
+    )
+
+
+@dataclass(frozen=True)
+class Changes:
+    """Changes of one kind and expectation, over storms, probes, interpreters and backends."""
+
+    lead: Change
+    storms: tuple[str, ...]
+    probes: tuple[str, ...]
+    where: str
+
+    @property
+    def what(self) -> str:
+        """The expectation, or what else it is about."""
+        return self.lead.expectation or ("the whole storm" if self.lead.storm else "everything")
+
+
+def changed(run: Run, kinds: Sequence[str]) -> tuple[Changes, ...]:
+    """The changes of some kinds, grouped; lines without expectation only where they are inconclusive."""
+    alike: dict[tuple[str, str, str], list[Change]] = {}
+    for change in run.comparison:
+        if change.kind in kinds and (change.expectation or change.kind == "inconclusive"):
+            text = "" if change.expectation else change.message
+            alike.setdefault((change.kind, change.expectation, text), []).append(change)
+    return tuple(
+        Changes(
+            next((change for change in members if change.differs_from), members[0]),
+            tuple(dict.fromkeys(change.storm for change in members if change.storm)),
+            tuple(dict.fromkeys(change.probe for change in members)),
+            ", ".join(
+                (
+                    " ".join(sorted({change.python for change in members}, key=_version)),
+                    " ".join(sorted({change.backend for change in members})),
+                )
+            ),
+        )
+        for members in alike.values()
     )
 
 
@@ -208,7 +243,7 @@ def counts(cells: Sequence[CellResult]) -> Counts:
         not_reached=sum(tally.not_reached for tally in tallies),
         not_tried=sum(tally.not_tried for tally in tallies),
         unresolved=sum(tally.unresolved for tally in tallies),
-        not_applicable=sum(tally.verdict is Verdict.NA for tally in tallies),
+        not_applicable=sum(tally.verdict is Verdict.NA and not untried(tally) for tally in tallies),
         canaries=len(canaries),
         flagged=sum(verdict is Verdict.FAIL for verdict in canaries),
     )
@@ -219,7 +254,9 @@ def not_applicable(run: Run) -> tuple[str, ...]:
     seen: Counter[str] = Counter()
     for result in run.cells:
         for tally in result.storms:
-            if tally.verdict is Verdict.NA:
+            if untried(tally):
+                seen[f"{tally.storm}: not tried within the budget"] += 1
+            elif tally.verdict is Verdict.NA:
                 seen[f"{tally.storm}: {tally.why or 'does not apply'}"] += 1
         for note in result.notes:
             seen[f"{note.expectation}: {note.message}" if note.expectation else note.message] += 1
@@ -235,7 +272,9 @@ def headline(run: Run) -> str:
     parts = []
     if run.comparison:
         kinds = Counter(change.kind for change in run.comparison if change.expectation)
-        parts += [f"{kinds[kind]} {kind}" for kind in KINDS if kinds[kind]] or ["no findings on either side"]
+        words = {"N/A on base": "failing where base is N/A"}
+        parts += [f"{kinds[kind]} {words.get(kind, kind)}" for kind in KINDS if kinds[kind]]
+        parts = parts or ["no findings on either side"]
     elif run.cells:
         number = len(groups(run))
         parts.append(_plural(number, "finding") if number else "no findings")

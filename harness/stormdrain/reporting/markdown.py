@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..model import Change, Run, Verdict
+from ..compare import KINDS
+from ..model import Run, Verdict
 from . import digest
 from .escape import code, fenced, markdown, plain
 from .mutants import by_outcome, ordered
@@ -33,7 +34,7 @@ def markdown_report(run: Run) -> str:
         _facts(run),
         _rules(run),
         _cells(run),
-        _changes(run.comparison),
+        _changes(run),
         *_findings(run),
         *_mutants(run),
         _foot(run),
@@ -92,19 +93,20 @@ def _cells(run: Run) -> str:
     return _table(("verdict", "probe", "side", "cell", "what was looked at"), rows)
 
 
-def _changes(changes: tuple[Change, ...]) -> str:
-    rows = [
-        (
-            f"**{change.kind}**" if change.kind in ("regressed", "new") else change.kind,
-            code(change.expectation or "(all)", 60),
-            code(change.storm, 60),
-            code(f"{change.probe} {change.python} {change.backend}", 100),
-            markdown(change.differs_from or change.message, 240),
+def _changes(run: Run) -> str:
+    rows = []
+    for group in digest.changed(run, KINDS[:-1]):
+        lead = group.lead
+        rows.append(
+            (
+                f"**{lead.kind}**" if lead.kind in ("regressed", "new") else lead.kind,
+                code(group.what, 60),
+                code(", ".join(group.storms), 160),
+                code(f"{', '.join(group.probes)} ({group.where})", 200),
+                markdown(lead.differs_from or lead.message, 240),
+            )
         )
-        for change in changes
-        if change.kind != "still passing" and (change.expectation or change.kind == "inconclusive")
-    ]
-    return _table(("change", "expectation", "storm", "cell", "from where"), rows)
+    return _table(("change", "expectation", "storms", "where", "from the first difference"), rows)
 
 
 def _findings(run: Run) -> list[str]:

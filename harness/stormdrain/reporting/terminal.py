@@ -14,7 +14,7 @@ from typing import TextIO
 from rich.console import Console
 from rich.text import Text
 
-from ..model import Change, Run, Trial, Verdict
+from ..model import Run, Trial, Verdict
 from . import digest
 from .escape import block, plain
 
@@ -98,7 +98,7 @@ def print_report(run: Run, stream: TextIO, folder: Path | None = None, *, colour
     _head(page, run)
     _cells(page, run)
     _findings(page, run)
-    _comparison(page, run.comparison)
+    _comparison(page, run)
     _mutants(page, run)
     _rules(page, run)
     _foot(page, run, folder)
@@ -127,7 +127,7 @@ def _cells(page: Page, run: Run) -> None:
         where = " ".join(part for part in (cell.role, cell.python, cell.backend) if part)
         number = digest.counts([result])
         page.say(
-            (result.verdict.value.ljust(11), STYLES[result.verdict]),
+            (result.verdict.value.ljust(11), "dim" if cell.role == "base" else STYLES[result.verdict]),
             (plain(cell.probe, 60), "bold"),
             f" ({plain(where, 60)})",
         )
@@ -177,7 +177,7 @@ def _finding(page: Page, group: digest.Group) -> None:
         f" under {plain(lead.storm, 60)}",
         (f" - {group.kind}" if group.kind else "", _CHANGES.get(group.kind, "")),
     )
-    page.say(f"{plain(group.probe, 60)} ({plain(group.where, 200)})", indent=2)
+    page.say(f"{plain(group.probe, 200)} ({plain(group.where, 200)})", indent=2)
     page.say(plain(short_paths(group.sentence), 600), indent=2)
     for seen in group.seen[:6]:
         page.say((plain(short_paths(seen), 400), "dim"), indent=2)
@@ -210,29 +210,23 @@ def short_paths(text: str) -> str:
     return _PATH.sub(".../", text)
 
 
-def _comparison(page: Page, changes: tuple[Change, ...]) -> None:
-    shown = [
-        change
-        for change in changes
-        if change.kind in ("fixed", "inconclusive") and (change.expectation or change.message)
-    ]
-    for change in shown[: 2 * FULL]:
-        what = change.expectation or change.storm or change.probe
-        page.say(
-            (f"{change.kind} ", _CHANGES[change.kind]),
-            (plain(what, 60), "bold"),
-            f" {f'under {plain(change.storm, 60)} ' if change.storm else ''}- "
-            f"{plain(change.probe, 60)} ({plain(change.python)}, {plain(change.backend)})",
-        )
-        if change.message:
-            page.say(("was: " if change.kind == "fixed" else "") + plain(change.message), indent=2)
-        if change.differs_from:
-            page.say((plain(change.differs_from, 400), "dim"), indent=2)
-    if len(shown) > 2 * FULL:
-        page.say(f"and {len(shown) - 2 * FULL} more, in run.json")
-    passing = sum(change.kind == "still passing" for change in changes)
+def _comparison(page: Page, run: Run) -> None:
+    shown = digest.changed(run, ("inconclusive", "fixed"))
+    for group in shown[:FULL]:
+        lead = group.lead
+        page.say((f"{lead.kind} ", _CHANGES[lead.kind]), (plain(group.what, 60), "bold"))
+        page.say(plain(f"{', '.join(group.probes)} ({group.where})", 300), indent=2)
+        if group.storms:
+            page.row("under", plain(", ".join(group.storms)))
+        if lead.message:
+            page.row("was" if lead.kind == "fixed" else "why", plain(short_paths(lead.message)))
+        if lead.differs_from:
+            page.row("from", plain(short_paths(lead.differs_from), 400), "dim")
+    if len(shown) > FULL:
+        page.say(f"and {len(shown) - FULL} more, in run.json")
+    passing = sum(change.kind == "still passing" for change in run.comparison)
     if passing:
-        page.say((f"still passing: {passing} storms", "dim"))
+        page.say((f"still passing: {passing} storm{'' if passing == 1 else 's'}", "dim"))
     if shown or passing:
         page.gap()
 

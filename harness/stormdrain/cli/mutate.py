@@ -1,0 +1,162 @@
+"""`stormdrain mutate`: the changed lines reverted and broken one at a time; which tests notice, and where."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+
+from ..model import Run
+from .options import (
+    ManyCommand,
+    anything,
+    cell_options,
+    jobs_or_default,
+    listed,
+    out_option,
+    project_root,
+    revision_options,
+)
+from .session import Listen, record, start_of
+
+
+@click.command(
+    "mutate",
+    cls=ManyCommand,
+    many={"--python": anything, "--tests": anything, "--plan": anything, "--symbol": anything},
+    short_help="Break the changed lines one at a time; which tests notice?",
+)
+@revision_options
+@click.option("--tests", multiple=True, metavar="PATH", help="In head's tree, else in the current directory.")
+@click.option(
+    "--plan", "plans", multiple=True, type=click.Path(path_type=Path), metavar="FILE", help="Named mutants."
+)
+@click.option("--symbol", "symbols", multiple=True, metavar="NAME", help="What to mutate beyond the diff.")
+@click.option("--first", is_flag=True, help="Stop at the first test that notices; no full kill matrix.")
+@click.option(
+    "--confirm",
+    "confirm_seconds",
+    type=click.FloatRange(0),
+    default=60.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="Real time for confirming, for each interpreter.",
+)
+@cell_options
+@out_option
+def command(
+    base: str | None,
+    head: str | None,
+    tests: tuple[str, ...],
+    plans: tuple[Path, ...],
+    symbols: tuple[str, ...],
+    first: bool,
+    confirm_seconds: float,
+    pythons: tuple[str, ...],
+    with_: tuple[str, ...],
+    jobs: int | None,
+    seed: int,
+    out: Path | None,
+) -> int:
+    """Mutate what head changed since base, and what plans name, and run TESTS against each mutant.
+
+    A plan names head, base, tests and requirements where the command line does not.
+    """
+    from ..gate.config import load_config
+    from ..gate.watched import watched
+    from ..mutation.runner import MutationRequest, completed
+    from .accepting import conclude_here
+    from .gate import tree_of
+
+    project = project_root()
+    config = load_config(project / "pyproject.toml", must_exist=False)
+    request, read = completed(
+        MutationRequest(
+            head=head or "",
+            base=base or "",
+            tests=tuple(tests),
+            plans=tuple(plans),
+            symbols=tuple(symbols),
+            pythons=listed(pythons),
+            environment=config.environment,
+            requires=tuple(with_),
+            jobs=jobs_or_default(jobs),
+            first=first,
+            seed=seed,
+            confirm_seconds=confirm_seconds,
+            project=project,
+        )
+    )
+    planned = next((plan for plan in read if plan.watched is not None), None)
+    said = config.watched if planned is None else planned.watched
+    where = config.file.name if planned is None else planned.file.name
+    seen = watched(tree_of(request.head, project), said, where)
+    start = start_of(base=request.base, head=request.head, seed=seed)
+
+    def work(listen: Listen) -> Run:
+        run = run_mutants(start, request, listen)
+        return conclude_here(run, config, seen)
+
+    from .show import on_terminal
+
+    return record("mutate", out, start, work, on_terminal)
+
+
+def run_mutants(run: Run, request: object, listen: Listen) -> Run:
+    """The run with mutants and baselines.
+
+    Args:
+        run: what is known already.
+        request: a :class:`~stormdrain.mutation.runner.MutationRequest`.
+        listen: gets each record as it comes.
+    """
+    from ..mutation.runner import MutationRequest
+    from ..mutation.runner import run as run_all
+    from ..revisions import Cache
+
+    assert isinstance(request, MutationRequest)
+    mutants, baselines = run_all(dataclasses.replace(request, cache=Cache(progress=listen)), listen)
+    return dataclasses.replace(
+        run,
+        mutants=mutants,
+        baselines=baselines,
+        environment={
+            **run.environment,
+            **{f"{request.head} {one.python} (tests)": one.freeze for one in reversed(baselines)},
+        },
+    )
+
+
+def plan_request(
+    plans: Sequence[Path],
+    tests: Sequence[str],
+    *,
+    base: str | None,
+    head: str | None,
+    pythons: Sequence[str],
+    jobs: int,
+    seed: int,
+    environment: object,
+    project: Path,
+) -> object:
+    """The request of a gate: what its configuration names wins over the plans."""
+    from ..mutation.runner import MutationRequest, completed
+    from ..revisions import EnvironmentConfig
+
+    assert isinstance(environment, EnvironmentConfig)
+    request, _ = completed(
+        MutationRequest(
+            head=head or "",
+            base=base or "",
+            tests=tuple(tests),
+            plans=tuple(plans),
+            pythons=tuple(pythons),
+            environment=environment,
+            jobs=jobs,
+            seed=seed,
+            project=project,
+        )
+    )
+    return request
