@@ -235,7 +235,8 @@ def _timeout_converts(context: Context) -> Iterator[Problem]:
         raise NotApplicable("a cleanup call was made to fail; see cancellation-delivered")
     if context.seen.elapsed <= wrap.seconds + 0.001:
         calm = context.calm
-        if calm is None or context.seen.outcome.kind == "returned" or calm.elapsed <= wrap.seconds + 0.001:
+        early = context.seen.elapsed < wrap.seconds - 0.001
+        if early or calm is None or calm.elapsed <= wrap.seconds + 0.001:
             raise NotApplicable("it ended before the timeout")
     error = _error(context)
     if error is None:
