@@ -37,7 +37,12 @@ class Context:
     @property
     def failed(self) -> bool:
         """Whether a call that was made to raise was reached."""
-        return any(self.seen.failures.values())
+        return any(times for call, times in self.seen.failures.items() if call not in ("body", "sibling"))
+
+    @property
+    def errors(self) -> tuple[str, ...]:
+        """The injected errors that must not be lost: those of failing calls, and of a body."""
+        return tuple(call for call, times in self.seen.failures.items() if times and call != "sibling")
 
     @property
     def site(self) -> Site | None:
@@ -155,6 +160,8 @@ def _child_reaped(context: Context) -> Iterator[Problem]:
 def _no_orphans(context: Context) -> Iterator[Problem]:
     _entered(context)
     _no_failures(context)
+    if context.schedule.storm == "child-grandchild":
+        raise NotApplicable("the grandchild is the storm's own: a target need not know of it")
     items = list(_processes(context, orphans=True))
     if items:
         yield Problem(f"left an orphan: {items[0].what}", context.site, tuple(item.what for item in items))
@@ -193,16 +200,23 @@ _TIMEOUTS = (*_RAW_TIMEOUTS, "fail_after")
 def _cancellation_delivered(context: Context) -> Iterator[Problem]:
     _ended(context)
     wrap = context.schedule.wrap
+    if wrap is not None and wrap.kind == "group":
+        yield from _abort_swallowed(context)
+        return
+    if wrap is not None and wrap.kind == "body":
+        raise NotApplicable("the body's error comes out; see cleanup-error-kept")
     if wrap is not None and wrap.kind != "scope":
+        _thrown(context)
         if wrap.kind in _TIMEOUTS and context.failed and context.seen.elapsed > (wrap.seconds or 0.0):
             yield from _timeout_eaten(context)
             return
         raise NotApplicable("it is a timeout that cancels here")
     if not context.accepted:
         raise NotApplicable("no cancel was accepted")
-    error = _error(context)
+    _thrown(context)
+    error = context.seen.operation.error if context.seen.thrown else _error(context)
     if error is None:
-        if wrap is not None:
+        if wrap is not None and not context.seen.thrown:
             raise NotApplicable("a scope absorbs its own cancellation")
         if context.spec.absorbs_cancel:
             raise NotApplicable(f"the probe says that it absorbs cancellation: {context.spec.absorbs_cancel}")
@@ -213,6 +227,24 @@ def _cancellation_delivered(context: Context) -> Iterator[Problem]:
             context.site,
             tuple(f"{one.link or 'raised'}: {one.type}: {one.message}" for one in context.seen.outcome.chain),
         )
+
+
+def _abort_swallowed(context: Context) -> Iterator[Problem]:
+    """A task group aborts: where its cancel was accepted inside the operation, the operation must end in it."""
+    inside = [
+        c
+        for c in context.seen.cancels
+        if c.accepted and c.caller and c.caller.file.endswith("taskgroups.py") and any(site.target for site in c.chain)
+    ]
+    if not context.seen.failures.get("sibling") or not inside:
+        raise NotApplicable("the group did not abort while the operation was under way")
+    if context.seen.operation.kind == "returned" and not context.spec.absorbs_cancel:
+        yield Problem("the group's abort was accepted, and the operation returned as if nothing had happened", inside[0].site)
+
+
+def _thrown(context: Context) -> None:
+    if context.seen.thrown == 0:
+        raise NotApplicable("the cancelled scope found the operation at no checkpoint outside of its shields")
 
 
 def _timeout_eaten(context: Context) -> Iterator[Problem]:
@@ -240,7 +272,7 @@ def _timeout_converts(context: Context) -> Iterator[Problem]:
             raise NotApplicable("it ended before the timeout")
     error = _error(context)
     if error is None:
-        if wrap.kind == "fail_after":
+        if wrap.kind == "fail_after" and not context.seen.thrown:
             raise NotApplicable("the scope had nothing left to cancel: the operation is shielded and ended")
         if context.spec.absorbs_cancel:
             raise NotApplicable(f"the probe says that it absorbs cancellation: {context.spec.absorbs_cancel}")
@@ -252,12 +284,12 @@ def _timeout_converts(context: Context) -> Iterator[Problem]:
 @_check("cleanup-error-kept", "The error of a failing cleanup surfaces alone, and rides as cause or context under a cancel.")
 def _cleanup_error_kept(context: Context) -> Iterator[Problem]:
     _ended(context)
-    if not context.failed:
+    if not context.errors:
         raise NotApplicable("no call was made to fail")
     chain = context.seen.outcome.chain
     if any(one.injected and not one.cancelled and one.link != "suppressed" for one in chain):
         return
-    calls = ", ".join(call for call, times in context.seen.failures.items() if times)
+    calls = ", ".join(context.errors)
     if context.seen.outcome.kind == "returned" or not chain:
         if _swallows(context):
             raise NotApplicable("it swallows this error in calm too")
@@ -277,6 +309,19 @@ def _swallows(context: Context) -> bool:
     return context.spec.expect.get("cleanup-error-kept", Stance("", "")).kind == "relax"
 
 
+@_check("bystander-unharmed", "A caller that nobody cancelled is not cancelled, and does not hang, because another one was.")
+def _bystander(context: Context) -> Iterator[Problem]:
+    seen = context.seen
+    if context.schedule.storm != "concurrent":
+        raise NotApplicable("nobody else calls the operation meanwhile")
+    if seen.hang is not None and "other callers" in seen.hang.why:
+        waits = next((line for line in seen.hang.tasks if line.startswith("actor")), "")
+        yield Problem(f"another caller of the operation never comes back: {waits}", context.site, seen.hang.tasks)
+    for other in seen.others:
+        if other.error is not None and other.error.cancelled:
+            yield Problem(f"another caller of the operation, whom nobody cancelled, got {other.error.type}", context.site)
+
+
 @_check("cancel-count-balanced", "Each accepted cancel that comes out is counted once in `cancelling()`.")
 def _cancel_count_balanced(context: Context) -> Iterator[Problem]:
     _ended(context)
@@ -289,7 +334,7 @@ def _cancel_count_balanced(context: Context) -> Iterator[Problem]:
         raise NotApplicable("no CancelledError came out")
     if error is None and cancels:
         raise NotApplicable("no CancelledError came out")
-    if context.schedule.wrap is not None and context.schedule.wrap.kind == "scope":
+    if context.schedule.wrap is not None and context.schedule.wrap.kind in ("scope", "group"):
         raise NotApplicable("the scope counts for itself")
     balance = after - before - cancels
     if balance:
@@ -339,9 +384,11 @@ def _entered_once(context: Context) -> Iterator[Problem]:
         raise NotApplicable("the probe counts no method (count=[...])")
     if not counted:
         raise NotApplicable(f"this revision has no {', '.join(context.seen.counts)}")
+    callers = 1 + len(context.seen.others)
     for name, times in counted.items():
-        if times > 1:
-            yield Problem(f"{name} was entered {times} times", context.site)
+        if times > callers:
+            by = f" by {callers} callers" if callers > 1 else ""
+            yield Problem(f"{name} was entered {times} times{by}", context.site)
 
 
 @_check("within-deadline", "The operation ends within the probe's deadline.")

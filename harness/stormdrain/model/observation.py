@@ -171,6 +171,8 @@ class Observation:
     outcome: Outcome
     operation: Outcome = Outcome("not-run")
     """How the operation itself ended, inside what was put around it (a scope absorbs its own cancellation)."""
+    others: tuple[Outcome, ...] = ()
+    """How the operation's other callers ended, where several call it at once."""
     built: Outcome = Outcome("returned")
     """How building the subject ended."""
     elapsed: float = 0.0
@@ -183,6 +185,8 @@ class Observation:
     """The first faults; `delivered` and `accepted` count all of them."""
     delivered: int = 0
     accepted: int = 0
+    thrown: int | None = None
+    """How often a cancellation of the scope around it was thrown into the operation's task; None where that is not seen."""
     cancels: tuple[FaultRecord, ...] = ()
     """Calls of `cancel()` by the target or by libraries, seen on the way."""
     counts: dict[str, int | None] = field(default_factory=dict)
@@ -200,7 +204,9 @@ class Observation:
     before: tuple[Left, ...] = ()
     """Census before the operation."""
     left: tuple[Left, ...] = ()
-    """Census after settling."""
+    """Census after settling, as far as it goes beyond what may be."""
+    there: tuple[Left, ...] = ()
+    """The whole of that census, in calm only: what may be in other trials."""
     late: tuple[Left, ...] = ()
     """What was there when the operation ended and went away while settling."""
     final: tuple[Left, ...] = ()

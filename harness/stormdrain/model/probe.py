@@ -40,6 +40,10 @@ class ProbeSpec:
     requires: tuple[str, ...] = ()
     expect: dict[str, Stance] = field(default_factory=dict)
     absorbs_cancel: str = ""
+    closes: bool = False
+    """Whether the operation ends the subject."""
+    trigger: str = ""
+    """An event of the case that brings the fault, instead of a step."""
     doc: str = ""
     real_time: str = ""
     """Why the probe must run in real time, if it says so."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from typing import Any
 
 from ..model import Failure, Fault, Point, ProbeSpec, Schedule, When, Wrap
 
@@ -27,6 +28,7 @@ class Ground:
     """What a family may know.
 
     points: what calm met, in order. modules: what the target had imported.
+    children: whether there was a scripted child.
     """
 
     spec: ProbeSpec
@@ -35,6 +37,7 @@ class Ground:
     points: tuple[Point, ...] = ()
     elapsed: float = 0.0
     modules: frozenset[str] = frozenset()
+    children: bool = False
     seed: int = 0
 
 
@@ -106,17 +109,25 @@ def _need_anyio(ground: Ground) -> None:
 
 @_family("cancel-before-start", "cancelled before its first step: it never runs, and nothing may be lost over that")
 def _before_start(ground: Ground) -> list[Schedule]:
-    return [Schedule("cancel-before-start", _wrap(ground), (Fault(_fault_kind(ground), When("start")),))]
+    if ground.backend != "asyncio":
+        raise NotHere("a trio task always runs to its first checkpoint; scope(cancelled) is that case")
+    return [Schedule("cancel-before-start", None, (Fault("cancel", When("start")),))]
 
 
 @_family("cancel-storm", "cancelled every 20 ms until it returns, and in 200 turns in a row")
 def _storm(ground: Ground) -> list[Schedule]:
     kind = _fault_kind(ground)
     every = Fault(kind, When("every", EVERY))
+    named = When("event", name=ground.spec.trigger) if ground.spec.trigger else None
+    triggered = [Schedule("cancel-storm", _wrap(ground), (Fault(kind, named),), variant="trigger")] if named else []
+    once = Schedule("cancel-storm", _wrap(ground), (Fault(kind, When("after", EVERY)),), variant="once")
+    if ground.backend != "asyncio":
+        return [*triggered, once]  # a trio scope is cancelled once and for all: cancelling it again does nothing
     return [
-        Schedule("cancel-storm", _wrap(ground), (every,)),
-        Schedule("cancel-storm", _wrap(ground), (Fault(kind, When("turns", TURNS)), every), variant="turns"),
-        Schedule("cancel-storm", _wrap(ground), (Fault(kind, When("after", EVERY)),), variant="once"),
+        *triggered,
+        Schedule("cancel-storm", None, (every,)),
+        Schedule("cancel-storm", None, (Fault(kind, When("turns", TURNS)), every), variant="turns"),
+        once,
     ]
 
 
@@ -144,6 +155,8 @@ def _timeout(ground: Ground) -> list[Schedule]:
 def _scope(ground: Ground) -> list[Schedule]:
     _need_anyio(ground)
     found = [Schedule("scope", Wrap("scope"), (Fault("scope", When("start")),), variant="cancelled")]
+    if ground.backend != "asyncio":
+        return found  # cancelled at every point: that is the cancel-sweep
     found += [Schedule("scope", Wrap("scope"), (Fault("scope", When("point", p.n)),)) for p in distinct(ground.points)]
     return found
 
@@ -169,9 +182,96 @@ def _fail(ground: Ground) -> list[Schedule]:
             found.append(Schedule("fail", Wrap("wait_for", EVERY), (), failure, "timeout"))
             if ground.python >= (3, 11):
                 found.append(Schedule("fail", Wrap("timeout", EVERY), (), failure, "timeout"))
+        else:
+            found.append(Schedule("fail", Wrap("fail_after", EVERY), (), failure, "timeout"))
         for n in range(1, min(len(ground.points), 40) + 1):
             found.append(Schedule("fail", wrap, (Fault(kind, When("point", n)),), failure, "sweep"))
     return found
+
+
+def _at_points(storm: str, kind: str, ground: Ground, wrap: Wrap | None = None, most: int = 60, **more: Any) -> list[Schedule]:
+    """One fault of a kind at each point, distinct ones first."""
+    points = list(distinct(ground.points))[:most]
+    return [Schedule(storm, wrap, (Fault(kind, When("point", p.n)),), **more) for p in points]
+
+
+def _need_asyncio(ground: Ground, why: str) -> None:
+    if ground.backend != "asyncio":
+        raise NotHere(why)
+
+
+@_family("body-error", "the body that it cleans up after has raised, and the cleanup is cancelled: that error must not be lost")
+def _body_error(ground: Ground) -> list[Schedule]:
+    _need_asyncio(ground, "a trio cancellation never replaces an error without keeping it as context")
+    if not ground.spec.closes:
+        raise NotHere("the operation cleans up after nothing")
+    return [Schedule("body-error", Wrap("body"), variant="alone"), *_at_points("body-error", "cancel", ground, Wrap("body"))]
+
+
+@_family("group-abort", "a sibling in the same task group fails at every point")
+def _group_abort(ground: Ground) -> list[Schedule]:
+    _need_asyncio(ground, "a nursery cancels its own scope: that is the cancel-sweep")
+    if ground.python < (3, 11):
+        raise NotHere("asyncio.TaskGroup came with 3.11")
+    return _at_points("group-abort", "sibling", ground, Wrap("group"))
+
+
+@_family("loop-shutdown", "every task is cancelled at once, as asyncio.run does when it ends or is interrupted")
+def _loop_shutdown(ground: Ground) -> list[Schedule]:
+    _need_asyncio(ground, "trio ends with its nurseries: that is the cancel-sweep")
+    after = Schedule("loop-shutdown", None, (Fault("shutdown", When("after", EVERY)),))
+    return [after, *_at_points("loop-shutdown", "shutdown", ground)]
+
+
+@_family("concurrent", "two callers at once, one of them cancelled at every point: the other is nobody's victim")
+def _concurrent(ground: Ground) -> list[Schedule]:
+    _need_asyncio(ground, "not driven on trio")
+    if ground.spec.actors > 1:
+        raise NotHere("the probe has several callers already (actors)")
+    if not ground.spec.closes:
+        raise NotHere("only for operations that close: others need not bear two callers")
+    return [Schedule("concurrent", variant="undisturbed"), *_at_points("concurrent", "cancel", ground)]
+
+
+@_family("actors", "all of the probe's callers cancelled in one turn")
+def _actors(ground: Ground) -> list[Schedule]:
+    _need_asyncio(ground, "not driven on trio")
+    if ground.spec.actors < 2:
+        raise NotHere("the probe has one caller (actors=N)")
+    return _at_points("actors", "actors", ground)
+
+
+@_family("child-dies", "the child is dead before the operation starts, or dies at every point")
+def _child_dies(ground: Ground) -> list[Schedule]:
+    _need_child(ground)
+    start = Schedule("child-dies", None, (Fault("kill", When("start")),))
+    return [start, *_at_points("child-dies", "kill", ground, most=30)]
+
+
+@_family("child-stopped", "the child is stopped (SIGSTOP), so that SIGTERM waits: before it starts, and at every point")
+def _child_stopped(ground: Ground) -> list[Schedule]:
+    _need_child(ground)
+    start = Schedule("child-stopped", None, (Fault("stop", When("start")),))
+    return [start, *_at_points("child-stopped", "stop", ground, most=30)]
+
+
+@_family("child-grandchild", "a grandchild inherits the child's pipes and stays: end of file never comes")
+def _child_grandchild(ground: Ground) -> list[Schedule]:
+    _need_child(ground)
+    return [Schedule("child-grandchild"), Schedule("child-grandchild", _wrap(ground), (Fault(_fault_kind(ground), When("after", EVERY)),))]
+
+
+@_family("child-floods", "the child writes a megabyte that nobody reads")
+def _child_floods(ground: Ground) -> list[Schedule]:
+    _need_child(ground)
+    return [Schedule("child-floods"), Schedule("child-floods", _wrap(ground), (Fault(_fault_kind(ground), When("after", EVERY)),))]
+
+
+def _need_child(ground: Ground) -> None:
+    if not ground.children:
+        raise NotHere("the probe starts no scripted child (case.child)")
+    if ground.backend != "asyncio":
+        raise NotHere("not driven on trio")
 
 
 @_family("cancel-pairs", "a second cancel at every later point; sampled above the budget")

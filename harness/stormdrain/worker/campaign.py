@@ -38,6 +38,7 @@ from ..model import (
     parse_schedule,
 )
 from ..storms import FAMILIES, Ground, NotHere, names
+from . import drive
 from .canaries import canaries
 from .clock import real_monotonic
 from .pool import Pool, Result
@@ -90,12 +91,13 @@ Say = Callable[[str, Any], None]
 
 
 class Broken(Exception):
-    """The campaign cannot go on: ERROR, with the exit code that belongs to it."""
+    """The campaign cannot go on: ERROR (or UNRESOLVED), with the exit code that belongs to it."""
 
-    def __init__(self, what: str, todo: str = "", code: int = 4) -> None:
+    def __init__(self, what: str, todo: str = "", code: int = 4, verdict: Verdict = Verdict.ERROR) -> None:
         super().__init__(what)
         self.todo = todo
         self.code = code
+        self.verdict = verdict
 
 
 def run(probe: Probe, options: Options, say: Say, folder: str) -> None:
@@ -153,6 +155,7 @@ class Campaign:
         self.say("cell", result)
 
     def _phases(self) -> None:
+        self._backend()
         if self.options.schedules:
             self._calm()
             self._replay()
@@ -165,17 +168,34 @@ class Campaign:
         if self.virtual and self.options.confirm:
             self._confirm()
 
+    def _backend(self) -> None:
+        """Import the backend's driver, once for all trials, and see that it can drive what is installed here."""
+        backend = self.cell.backend
+        try:
+            why, notes = drive.look(backend)
+        except ImportError as error:
+            raise Broken(
+                f"the probe names the backend {backend}, which does not import here: {error}",
+                f"add {backend!r} to the probe's requires=[...], or leave it out of backends=[...]",
+                2,
+            ) from None
+        if why:
+            raise Broken(why, "use a version that was tried", 3, Verdict.UNRESOLVED)
+        self.notes += [Note("backend", note) for note in notes]
+
     # -- canaries --------------------------------------------------------
 
     def _canaries(self) -> None:
         """Every expectation must flag the subject that breaks it."""
-        flock = {canary.expectation: canary for canary in canaries()}
-        python = sys.version_info[:2]
+        flock = {canary.expectation: canary for canary in canaries(self.cell.backend)}
         if missing := sorted(set(CHECKS) - set(flock)):
             raise Broken(f"the expectation {missing[0]} has no canary", code=70)
-        expected = {id(c.order): c for c in flock.values() if not (c.needs_counts and python < (3, 11))}
-        orders = [replace(canary.order) for canary in expected.values()]
-        byorder = {id(order): canary for order, canary in zip(orders, expected.values())}
+        for canary in flock.values():
+            if canary.na:  # said by name: what is not checked here must not look like a clean bill
+                self.notes.append(Note("canary", f"{canary.expectation}: {canary.na}"))
+        expected = [canary for canary in flock.values() if not canary.na]
+        orders = [replace(canary.order) for canary in expected]
+        byorder = {id(order): canary for order, canary in zip(orders, expected)}
         for result in self.pool.run(orders):
             canary = byorder[id(result.order)]
             verdict = self._judge_canary(canary.expectation, result)
@@ -207,7 +227,7 @@ class Campaign:
             backend=self.cell.backend,
             virtual=self.virtual,
             bound=bound,
-            baseline=self.calm.left if self.calm else (),
+            baseline=self.calm.there if self.calm else (),
             seed=self.options.seed,
         )
         return replace(order, **changes)
@@ -280,6 +300,7 @@ class Campaign:
             elapsed=self.calm.elapsed,
             modules=frozenset(name for name in ("anyio", "trio", "uvloop") if name in sys.modules),
             seed=self.options.seed,
+            children=any(fact.name for fact in self.calm.processes),
         )
 
     def _schedules(self) -> Iterator[Schedule]:
@@ -498,7 +519,7 @@ class Campaign:
     def _result(self, broken: Broken | None = None) -> CellResult:
         tallies = [self._tally(name) for name in names()]
         shown = tuple(tally for tally in tallies if tally is not None)
-        verdict = Verdict.ERROR if broken else merge(tally.verdict for tally in shown)
+        verdict = broken.verdict if broken else merge(tally.verdict for tally in shown)
         return CellResult(
             cell=self.cell,
             verdict=verdict,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import sys
 import threading
 import time
 from collections.abc import AsyncIterator, Callable
@@ -57,11 +58,13 @@ async def _leave_task(subject: Subject, case: Any) -> None:
     await asyncio.sleep(0)
 
 
-async def _leave_thread(subject: Subject, case: Any) -> None:
+async def leave_thread(subject: Subject, case: Any) -> None:
+    """Start a thread and forget it."""
     threading.Thread(target=threading.Event().wait, daemon=True).start()
 
 
-async def _leave_descriptor(subject: Subject, case: Any) -> None:
+async def leave_descriptor(subject: Subject, case: Any) -> None:
+    """Open a pipe and keep it."""
     subject.kept.append(os.pipe())
 
 
@@ -72,7 +75,8 @@ async def _swallow(subject: Subject, case: Any) -> None:
         await asyncio.sleep(0.1)
 
 
-async def _lose_error(subject: Subject, case: Any) -> None:
+async def lose_error(subject: Subject, case: Any) -> None:
+    """Swallow what a failing cleanup raises."""
     try:
         await subject.cleanup()
     except RuntimeError:
@@ -99,14 +103,26 @@ async def _spin(subject: Subject, case: Any) -> None:
         await asyncio.sleep(0)
 
 
+def block() -> None:
+    """Keep the loop from running."""
+    time.sleep(0.4)
+
+
 async def _block(subject: Subject, case: Any) -> None:
-    time.sleep(0.4)  # noqa: ASYNC251 - blocking the loop is what this canary does
+    block()
     await asyncio.sleep(0)
 
 
-async def _enter_twice(subject: Subject, case: Any) -> None:
+async def enter_twice(subject: Subject, case: Any) -> None:
+    """Enter a counted method twice."""
     await subject.impl()
     await subject.impl()
+
+
+async def _share(subject: Subject, case: Any) -> None:
+    if not subject.kept:
+        subject.kept.append(asyncio.ensure_future(asyncio.sleep(1)))
+    await subject.kept[0]
 
 
 async def _late(subject: Subject, case: Any) -> None:
@@ -117,7 +133,8 @@ async def _fine(subject: Subject, case: Any) -> None:
     await asyncio.sleep(0)
 
 
-async def _stay(subject: Subject, case: Any) -> None:
+async def stay(subject: Subject, case: Any) -> None:
+    """Start a thread that keeps the interpreter from leaving."""
     threading.Thread(target=threading.Event().wait).start()
 
 
@@ -125,20 +142,21 @@ async def _stay(subject: Subject, case: Any) -> None:
 class Canary:
     """An expectation, and an order under which its subject breaks it.
 
-    needs_counts: whether `Task.cancelling` (3.11) is needed.
+    na: why there can be no such subject here; its order is then not run.
     """
 
     expectation: str
     order: Order
-    needs_counts: bool = False
+    na: str = ""
 
 
-def _canary(
+def canary(
     expectation: str,
     operation: Callable[..., Any],
     schedule: Schedule | None = None,
-    needs_counts: bool = False,
+    na: str = "",
     exit_bound: float = 5.0,
+    backend: str = "asyncio",
     **options: Any,
 ) -> Canary:
     async def subject(case: Any) -> AsyncIterator[Subject]:
@@ -148,36 +166,43 @@ def _canary(
     order = Order(
         probe,
         schedule or Schedule("calm"),
+        backend,
         calm=schedule is None,
         phase="canary",
         follow_up=options.get("follow_up") is not None,
         exit_bound=exit_bound,
     )
-    return Canary(expectation, order, needs_counts)
+    return Canary(expectation, order, na)
 
 
 _CANCEL = Fault("cancel", When("after", 0.02))
 
 
-def canaries() -> list[Canary]:
-    """All of them, for asyncio."""
+def canaries(backend: str) -> list[Canary]:
+    """One for each expectation, or why there is none on this backend and interpreter."""
+    if backend == "trio":
+        from . import trio_canaries
+
+        return trio_canaries.canaries()
     once = Schedule("cancel-storm", None, (_CANCEL,), variant="once")
+    uncounted = "" if sys.version_info >= (3, 11) else "Task.cancelling came with 3.11"
     return [
-        _canary("returns", _hang),
-        _canary("child-reaped", _leave_child),
-        _canary("no-orphans", _leave_orphan),
-        _canary("no-leaked-tasks", _leave_task),
-        _canary("no-leaked-threads", _leave_thread),
-        _canary("no-leaked-descriptors", _leave_descriptor),
-        _canary("cancellation-delivered", _swallow, once),
-        _canary("timeout-converts", _swallow, Schedule("timeout", Wrap("wait_for", 0.05))),
-        _canary("cleanup-error-kept", _lose_error, Schedule("fail", None, (), (Failure("cleanup", "RuntimeError"),), "alone")),
-        _canary("cancel-count-balanced", _cancel_twice, once, needs_counts=True),
-        _canary("no-loop-reports", _report),
-        _canary("no-hot-spin", _spin),
-        _canary("no-blocked-loop", _block),
-        _canary("entered-once", _enter_twice, count=("impl",)),
-        _canary("within-deadline", _late, deadline=1.0),
-        _canary("follow-up-works", _fine, follow_up=_hang),
-        _canary("exits-cleanly", _stay, exit_bound=0.3),
+        canary("returns", _hang),
+        canary("child-reaped", _leave_child),
+        canary("no-orphans", _leave_orphan),
+        canary("no-leaked-tasks", _leave_task),
+        canary("no-leaked-threads", leave_thread),
+        canary("no-leaked-descriptors", leave_descriptor),
+        canary("cancellation-delivered", _swallow, once),
+        canary("timeout-converts", _swallow, Schedule("timeout", Wrap("wait_for", 0.05))),
+        canary("cleanup-error-kept", lose_error, Schedule("fail", None, (), (Failure("cleanup", "RuntimeError"),), "alone")),
+        canary("bystander-unharmed", _share, Schedule("concurrent", None, (_CANCEL,))),
+        canary("cancel-count-balanced", _cancel_twice, once, na=uncounted),
+        canary("no-loop-reports", _report),
+        canary("no-hot-spin", _spin),
+        canary("no-blocked-loop", _block),
+        canary("entered-once", enter_twice, count=("impl",)),
+        canary("within-deadline", _late, deadline=1.0),
+        canary("follow-up-works", _fine, follow_up=_hang),
+        canary("exits-cleanly", stay, exit_bound=0.3),
     ]

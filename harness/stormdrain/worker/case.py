@@ -28,7 +28,11 @@ class Case:
         self.backend = backend
         self.param = param
         self._hub = hub
-        self._handed: list[tuple[str, Callable[[], Any] | None]] = []
+        self.result: Any = None
+        """What the operation returned, once it has; None where it was cancelled or failed."""
+        self.take_back: Callable[[Any], Any] | None = None
+        self.overrides: dict[str, Any] = {}
+        """What the storm changes of every scripted child."""
         self.events: list[str] = []
         self._on_event: Callable[[str], None] = lambda name: None
         os.makedirs(self.path, exist_ok=True)
@@ -43,7 +47,15 @@ class Case:
         Raises:
             UsageError: there is no such behaviour.
         """
-        return self._hub.child(name, **script)
+        return self._hub.child(name, **{**script, **self.overrides})
+
+    def hand_back(self, take_back: Callable[[Any], Any]) -> None:
+        """Say how a resource that the operation returns is given back before the follow-up.
+
+        Args:
+            take_back: called with what was returned; awaited where it answers with an awaitable.
+        """
+        self.take_back = take_back
 
     def peer(self, name: str = "peer", **script: Any) -> Peer:
         """A scripted TCP peer on loopback; it listens when this returns. Its `host` and `port` are what to connect to.

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+import re
 import traceback
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Any
 
 from ..model import Exc, Outcome, Site
@@ -14,6 +15,9 @@ from .chains import is_harness, roots
 TOKEN = "stormdrain"
 """Marks messages of injected cancels and errors."""
 _LONGEST = 32
+_ADDRESS = re.compile(r"0x[0-9a-f]{6,}")
+"""Differs from trial to trial (trio names the task that cancelled)."""
+Kinds = tuple[type[BaseException], ...]
 
 
 def cancelled_types() -> tuple[type[BaseException], ...]:
@@ -50,15 +54,13 @@ def flatten(error: BaseException, injected: Iterable[BaseException] = ()) -> tup
                 type=type(one).__name__,
                 message=_text(one),
                 link=link,
-                injected=id(one) in known or any(isinstance(arg, str) and arg.startswith(TOKEN) for arg in one.args),
-                cancelled=isinstance(one, cancelled),
+                injected=_marked(one, known, cancelled),
+                cancelled=_all_of(one, cancelled),
                 timeout=isinstance(one, timeout),
                 site=_raised_at(one),
             )
         )
-        for member in getattr(one, "exceptions", ()):
-            if isinstance(member, BaseException):
-                todo.append((member, "group"))
+        todo += [(member, "group") for member in _members(one)]
         if one.__cause__ is not None:
             todo.append((one.__cause__, "cause"))
         if one.__context__ is not None:  # also where a cause or `from None` hides it: nothing may be lost silently
@@ -66,9 +68,29 @@ def flatten(error: BaseException, injected: Iterable[BaseException] = ()) -> tup
     return tuple(found)
 
 
+def _marked(error: BaseException, known: Collection[int], cancelled: Kinds) -> bool:
+    """Whether the harness made it, or an error in a group; trio's Cancelled has the mark as its reason."""
+    said = (*error.args, getattr(error, "reason", None))
+    if id(error) in known or any(isinstance(text, str) and text.startswith(TOKEN) for text in said):
+        return True
+    return any(_marked(one, known, cancelled) and not _all_of(one, cancelled) for one in _members(error))
+
+
+def _all_of(error: BaseException, kinds: Kinds) -> bool:
+    """Whether it is of these kinds, or a group of nothing else."""
+    members = _members(error)
+    return isinstance(error, kinds) or (bool(members) and all(_all_of(one, kinds) for one in members))
+
+
+def _members(error: BaseException) -> list[BaseException]:
+    """The members of a group, of whatever library."""
+    members = getattr(error, "exceptions", ())
+    return [one for one in members if isinstance(one, BaseException)] if isinstance(members, (list, tuple)) else []
+
+
 def _text(error: BaseException) -> str:
     try:
-        return str(error)[:300]
+        return _ADDRESS.sub("0x...", str(error))[:300]
     except Exception as broken:
         return f"<its str() raised {type(broken).__name__}>"
 

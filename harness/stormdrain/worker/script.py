@@ -70,6 +70,8 @@ class Probe:
             requires=self.requires,
             expect=stances,
             absorbs_cancel=self.absorbs_cancel,
+            closes=self.closes,
+            trigger=self.trigger or "",
             doc=inspect.getdoc(self.function) or "",
             real_time=self.real_time,
         )

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import inspect
 import os
+import signal
 import sys
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -38,6 +39,11 @@ FAIL_DELAY = 0.05
 """Seconds for which an asynchronous call that is made to raise is suspended first."""
 RECORDED = 40
 """So many faults and foreign cancels are recorded one by one; the rest is counted."""
+_OVERRIDES: dict[str, dict[str, Any]] = {
+    "child-grandchild": {"grandchild": "keeps-pipe"},
+    "child-floods": {"floods": 1 << 20},
+}
+"""What a storm changes of the scripted children."""
 _TIMELINE = 1000
 
 
@@ -52,7 +58,7 @@ class Order:
     bound: float = 15.0
     record_points: bool = False
     baseline: tuple[Left, ...] = ()
-    """What calm left; empty in calm itself."""
+    """What was there after calm; empty in calm itself."""
     calm: bool = False
     follow_up: bool = True
     phase: str = "storm"
@@ -75,6 +81,7 @@ class Trial:
     ended_real: float = 0.0
     outcome: Outcome = Outcome("not-run")
     inner: Outcome = Outcome("not-run")
+    others: tuple[Outcome, ...] = ()
     built: Outcome = Outcome("not-run")
     follow: Outcome = Outcome("not-run")
     disposed: Outcome = Outcome("not-run")
@@ -88,6 +95,7 @@ class Trial:
     cancelling: tuple[int, int] | None = None
     delivered: int = 0
     accepted: int = 0
+    thrown: int | None = None
     faults: list[FaultRecord] = field(default_factory=list)
     cancels: list[FaultRecord] = field(default_factory=list)
     injected: list[BaseException] = field(default_factory=list)
@@ -101,6 +109,7 @@ class Trial:
     before: tuple[Left, ...] = ()
     unbuilt: tuple[Left, ...] = ()
     left: tuple[Left, ...] = ()
+    there: tuple[Left, ...] = ()
     late: tuple[Left, ...] = ()
     final: tuple[Left, ...] = ()
     hang: Hang | None = None
@@ -118,6 +127,7 @@ class Trial:
             self.folder, virtual=self.order.virtual, now=clock.now, record=self.event
         )
         self.case = Case(self.folder, self.order.backend, self.order.probe.param, self.hub)
+        self.case.overrides = dict(_OVERRIDES.get(self.order.schedule.storm, {}))
         self.census = Census(self.folder)
         clock.hub = self.hub
         clock.external = lambda: leads_out(self.hub.ports())
@@ -155,7 +165,7 @@ class Trial:
     def landed(self, kind: str, accepted: bool | None, chain: tuple[Site, ...], point: int, note: str = "") -> None:
         """A fault was delivered."""
         self.delivered += 1
-        if kind in ("cancel", "scope"):
+        if kind in ("cancel", "scope", "actors", "shutdown"):
             self.accepted += accepted is True
         if self.delivered <= RECORDED:
             self.faults.append(FaultRecord(kind, point, self.at(), accepted, chain, note=note))
@@ -198,11 +208,7 @@ class Trial:
         self.failures[call] = 0
 
         def make() -> BaseException:
-            self.failures[call] += 1
-            made = kind(f"{outcomes.TOKEN}: injected into {call}")
-            self.injected.append(made)
-            self.event("raises", f"{call}: {error}")
-            return made
+            return self.make_error(call, kind)
 
         async def failing(*args: Any, **options: Any) -> Any:
             await sleep(FAIL_DELAY)
@@ -212,6 +218,24 @@ class Trial:
             raise make()
 
         _replace(owner, last, failing if inspect.iscoroutinefunction(original) else failing_at_once)
+
+    def make_error(self, call: str, kind: type[BaseException]) -> BaseException:
+        """An injected error, raised in the name of `call`."""
+        self.failures[call] = self.failures.get(call, 0) + 1
+        made = kind(f"{outcomes.TOKEN}: injected into {call}")
+        self.injected.append(made)
+        self.event("raises", f"{call}: {kind.__name__}")
+        return made
+
+    def signal_children(self, what: str) -> bool:
+        """Kill, stop or terminate the target's scripted children; whether there was one."""
+        number = {"kill": signal.SIGKILL, "stop": signal.SIGSTOP, "term": signal.SIGTERM}[what]
+        self.hub.drain()
+        found = [pid for pid in self.hub.pids if pid not in self.hub.own and procfs.alive(pid)]
+        for pid in found:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, number)
+        return bool(found)
 
     def call(self, subject: Any) -> Any:
         """The operation's coroutine."""
@@ -262,8 +286,10 @@ class Trial:
     def beyond(self, now: Iterable[Left]) -> tuple[Left, ...]:
         """What is there beyond what may be."""
         order = self.order
+        now = tuple(now)
         if not order.calm:
             return beyond(now, order.baseline)
+        self.there = now
         if not order.probe.closes:
             return beyond(now, self.before)
         processes = [item for item in now if item.kind == "process"]
@@ -315,6 +341,7 @@ class Trial:
                 clock="virtual" if self.order.virtual else "real",
                 outcome=self.outcome,
                 operation=self.inner,
+                others=self.others,
                 built=self.built,
                 elapsed=round(self.ended - self.t0, 6) if self.ended else 0.0,
                 elapsed_real=round(self.ended_real - self.real0, 4) if self.ended_real else 0.0,
@@ -323,6 +350,7 @@ class Trial:
                 faults=tuple(self.faults),
                 delivered=self.delivered,
                 accepted=self.accepted,
+                thrown=self.thrown,
                 cancels=tuple(self.cancels),
                 imported=tuple(sorted(set(sys.modules) - self.modules)) if self.order.calm else (),
                 counts=self.counted or self.counts,
@@ -335,6 +363,7 @@ class Trial:
                 processes=self.facts,
                 before=self.before,
                 left=self.left,
+                there=self.there,
                 late=self.late,
                 final=self.final,
                 follow_up=self.follow,

@@ -28,6 +28,8 @@ class Watch:
         self.ended: dict[int, int] = {}
         """pid -> return code, for what this process has reaped."""
         self.threads: dict[int, Site | None] = {}
+        self.waiting: Callable[[], Site | None] = lambda: None
+        """The line that waits for a worker thread, where the driver knows it (trio starts processes in one)."""
         self.reports: list[Report] = []
 
     def start(self, record: Callable[[str, str], None]) -> None:
@@ -40,7 +42,10 @@ class Watch:
         if self.on and pid > 0:
             from . import chains  # late: it imports asyncio, which must see the doors in place
 
-            self.spawned[pid] = (command, chains.caller(2))
+            site = chains.caller(2)
+            if (site is None or not site.target) and threading.current_thread() is not threading.main_thread():
+                site = self.waiting() or site
+            self.spawned[pid] = (command, site)
             self.record("process started", f"{pid} {command[:120]}")
 
     def reaped(self, pid: int, status: int) -> None:

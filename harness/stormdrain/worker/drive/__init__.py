@@ -1,1 +1,31 @@
 """How each kind of subject is driven: asyncio, trio, services."""
+
+from __future__ import annotations
+
+from ...errors import UsageError
+
+BACKENDS = ("asyncio", "trio")
+
+
+def look(backend: str) -> tuple[str, list[str]]:
+    """Import a backend's driver and look at what it finds here.
+
+    Returns:
+        why it cannot drive what is installed (empty: it can), and sentences on what it does not see.
+
+    Raises:
+        ImportError: the backend is not installed here.
+        UsageError: there is no such backend.
+    """
+    if backend not in BACKENDS:
+        raise UsageError(f"There is no backend {backend!r}.", todo=f"choose from: {', '.join(BACKENDS)}")
+    if backend == "asyncio":
+        return "", []
+    from . import trio_internals as internals
+
+    if missing := internals.missing():
+        tried = " to ".join(internals.TRIED)
+        return f"trio {internals.version()} cannot be driven: it has no {missing}; tried were {tried}", []
+    from . import trio_  # noqa: F401 - imported here once, not in every trial
+
+    return "", [note for note in (internals.untried(), *internals.unseen()) if note]

@@ -12,16 +12,16 @@ from __future__ import annotations
 import asyncio
 import collections
 import gc
-import inspect
 import selectors
-import sys
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 from ...model import Fault, Left, Outcome, Point, Site, suspended_at
 from .. import chains, outcomes
 from ..clock import INFINITY, clock
-from ..trial import SETTLE, Trial
+from ..trial import Trial
+from . import around
+from .phases import Phases
 
 SPIN = 1000
 """Turns in a row without an event or a timer: more is a spin (correct shielded code takes under 20)."""
@@ -81,6 +81,8 @@ class Loop(asyncio.SelectorEventLoop):
         self.spun = False
         self.firing = False
         self.scope: Any = None
+        self.sibling: Any = None
+        self.actors: list[asyncio.Task[Any]] = []
         ready = Ready(self._ready)  # type: ignore[has-type]
         ready.loop = self
         self._ready = ready
@@ -192,17 +194,33 @@ class Loop(asyncio.SelectorEventLoop):
         try:
             if fault.kind == "cancel":
                 accepted: bool | None = op.cancel(msg=f"{outcomes.TOKEN}:{len(self.trial.faults) + 1}")
-            elif fault.kind == "scope" and self.scope is not None:
-                accepted = None if op.done() else True
-                self.scope.cancel()
-            elif fault.kind == "gc":
-                gc.collect()
-                accepted = None
             else:
-                accepted = False
+                accepted = self._deliver(fault, op)
         finally:
             self.firing = False
         self.trial.landed(fault.kind, accepted, where, self.n)
+
+    def _deliver(self, fault: Fault, op: asyncio.Task[Any]) -> bool | None:
+        """A fault that is no plain cancel; what was answered, None where its kind has no answer."""
+        if fault.kind == "scope" and self.scope is not None:
+            self.scope.cancel()
+            return True
+        if fault.kind == "actors":  # all callers in one turn
+            answers = [task.cancel(msg=f"{outcomes.TOKEN}:all") for task in self.actors]
+            return answers[0]
+        if fault.kind == "shutdown":  # what `asyncio.run` does to every task at its end
+            tasks = [task for task in asyncio.all_tasks(self) if task not in (op, self.main)]
+            answers = [task.cancel(msg=f"{outcomes.TOKEN}:shutdown") for task in (op, *tasks)]
+            return answers[0]
+        if fault.kind == "sibling" and self.sibling is not None:
+            self.sibling.set()
+            return None
+        if fault.kind in ("kill", "stop", "term"):
+            return self.trial.signal_children(fault.kind)
+        if fault.kind == "gc":
+            gc.collect()
+            return None
+        return False
 
     def schedule_timed(self) -> None:
         """Set the harness's timers for faults that come after some seconds or every few."""
@@ -276,7 +294,7 @@ def _future_site(context: dict[str, Any]) -> Site | None:
 # -- one trial -------------------------------------------------------------
 
 
-class Driver:
+class Driver(Phases):
     """The phases of a trial on asyncio."""
 
     def __init__(self, trial: Trial) -> None:
@@ -286,7 +304,6 @@ class Driver:
         trial.describe_tasks = self._describe
         trial.task_items = self._tasks
         trial.case._on_event = self._on_event
-        self.generator: Any = None
         trial.census.start()
 
     def run(self) -> None:
@@ -305,33 +322,20 @@ class Driver:
     async def _main(self) -> None:
         trial = self.trial
         trial.unbuilt = trial.take()
-        subject = await self._build()
+        subject = await self.build()
         if trial.built.kind != "returned":
             return
         trial.prepare(subject, asyncio.sleep)
         await self._operate(subject)
-        await self._settle()
-        await self._follow_up(subject)
+        await self.hand_back()
+        await self.settle()
+        await self.follow_up(subject)
         del subject
-        await self._dispose()
+        await self.dispose()
 
-    async def _build(self) -> Any:
-        trial = self.trial
-        made = trial.order.probe.function(trial.case)
-        try:
-            if inspect.isasyncgen(made):
-                self.generator = made
-                subject = await made.__anext__()
-            else:
-                subject = await made
-        except StopAsyncIteration:
-            trial.built = Outcome("raised", outcomes.flatten(RuntimeError("the probe yielded nothing")))
-            return None
-        except BaseException as error:
-            trial.built = outcomes.raised(error)
-            return None
-        trial.built = Outcome("returned")
-        return subject
+    async def sleep(self, seconds: float) -> None:
+        """Sleep on the loop."""
+        await asyncio.sleep(seconds)
 
     async def _operate(self, subject: Any) -> None:
         trial, loop = self.trial, self.loop
@@ -344,88 +348,43 @@ class Driver:
         before = _cancelling(op)
         loop.schedule_timed()
         for fault in trial.due("start"):
-            if fault.kind == "cancel":
+            if fault.kind != "scope":  # that one is cancelled by what is put around the operation
                 loop.fire(fault)
+        others = [loop.create_task(self.another(subject), name=f"actor {n}") for n in range(2, self.actors + 1)]
+        loop.actors = [op, *others]
         await ended
         loop.armed = False
         after = _cancelling(op)
         trial.cancelling = None if before is None or after is None else (before, after)
         trial.finish(self._outcome(op))
+        await self._others(others)
+
+    async def _others(self, others: list[asyncio.Task[Any]]) -> None:
+        """Wait for the operation's other callers, in a bound of their own."""
+        if not others:
+            return
+        trial = self.trial
+        trial.run_bounded("waiting for the other callers")
+        await asyncio.wait(others)
+        trial.others = tuple(self._outcome(task) for task in others)
 
     def _outcome(self, op: asyncio.Task[Any]) -> Outcome:
         trial = self.trial
         if not trial.entered:
             return Outcome("never-entered")
         try:
-            return outcomes.returned(op.result())
+            value = op.result()
         except BaseException as error:
             return outcomes.raised(error, trial.injected)
-
-    async def _operation(self, subject: Any) -> Any:
-        trial = self.trial
-        trial.entered = True
-        try:
-            value = await trial.call(subject)
-        except BaseException as error:
-            trial.inner = outcomes.raised(error, trial.injected)
-            raise
-        trial.inner = outcomes.returned(value)
-        return value
+        if op is self.loop.op:
+            trial.case.result = value
+        return outcomes.returned(value)
 
     async def _wrapped(self, subject: Any) -> Any:
         wrap = self.trial.order.schedule.wrap
         if wrap is None:
-            return await self._operation(subject)
-        return await _WRAPS[wrap.kind](self, subject, wrap.seconds or 0.0)
-
-    async def _settle(self) -> None:
-        trial = self.trial
-        first: tuple[Left, ...] | None = None
-        for pause in SETTLE:
-            await asyncio.sleep(pause)
-            left = trial.beyond(trial.take())
-            if first is None:
-                first = left
-                if left:
-                    gc.collect()
-            if not left:
-                break
-        trial.left = left
-        keys = collections.Counter(item.key for item in left)
-        trial.late = tuple(item for item in first or () if keys[item.key] == 0)
-        trial.fix_facts()
-
-    async def _follow_up(self, subject: Any) -> None:
-        trial = self.trial
-        probe = trial.order.probe
-        if not trial.order.follow_up or not (probe.follow_up or probe.closes):
-            return
-        trial.run_bounded("following up")
-        try:
-            if probe.follow_up is not None:
-                await probe.follow_up(subject, trial.case)
-            else:
-                await trial.call(subject)
-        except BaseException as error:
-            trial.follow = outcomes.raised(error, trial.injected)
-        else:
-            trial.follow = Outcome("returned")
-        trial.event("follow-up", trial.follow.kind)
-
-    async def _dispose(self) -> None:
-        trial = self.trial
-        trial.run_bounded("disposing")
-        try:
-            if self.generator is not None:
-                await self.generator.__anext__()
-        except StopAsyncIteration:
-            trial.disposed = Outcome("returned")
-        except BaseException as error:
-            trial.disposed = outcomes.raised(error, trial.injected)
-        else:
-            trial.disposed = Outcome("returned")
-        self.generator = None
-        trial.final = trial.take()
+            return await self.operation(subject)
+        return await around.WRAPS[wrap.kind](self, subject, wrap.seconds or 0.0)
 
     def _close(self) -> None:
         """What `asyncio.run` does at its end."""
@@ -472,51 +431,3 @@ class Driver:
 def _cancelling(task: asyncio.Task[Any]) -> int | None:
     counter = getattr(task, "cancelling", None)
     return counter() if counter is not None else None
-
-
-# -- what is put around the operation -------------------------------------
-
-
-async def _wait_for(driver: Driver, subject: Any, seconds: float) -> Any:
-    return await asyncio.wait_for(driver._operation(subject), seconds)
-
-
-async def _timeout(driver: Driver, subject: Any, seconds: float) -> Any:
-    if sys.version_info < (3, 11):
-        raise RuntimeError("asyncio.timeout came with 3.11")
-    async with asyncio.timeout(seconds):
-        return await driver._operation(subject)
-
-
-async def _fail_after(driver: Driver, subject: Any, seconds: float) -> Any:
-    import anyio
-
-    with anyio.fail_after(seconds):
-        return await driver._operation(subject)
-
-
-async def _move_on_after(driver: Driver, subject: Any, seconds: float) -> Any:
-    import anyio
-
-    with anyio.move_on_after(seconds):
-        return await driver._operation(subject)
-
-
-async def _scope(driver: Driver, subject: Any, seconds: float) -> Any:
-    import anyio
-
-    with anyio.CancelScope() as scope:
-        driver.loop.scope = scope
-        for fault in driver.trial.due("start"):
-            if fault.kind == "scope":
-                driver.loop.fire(fault)
-        return await driver._operation(subject)
-
-
-_WRAPS: dict[str, Callable[[Driver, Any, float], Awaitable[Any]]] = {
-    "wait_for": _wait_for,
-    "timeout": _timeout,
-    "fail_after": _fail_after,
-    "move_on_after": _move_on_after,
-    "scope": _scope,
-}

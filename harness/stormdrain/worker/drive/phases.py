@@ -1,0 +1,131 @@
+"""The phases of a trial that are alike on every backend: build, operate, settle, follow up, dispose.
+
+A backend's driver adds how to sleep, how to start the operation with its faults,
+and how the loop begins and ends.
+"""
+
+from __future__ import annotations
+
+import collections
+import gc
+import inspect
+from typing import Any
+
+from ...model import Left, Outcome
+from .. import outcomes
+from ..trial import SETTLE, Trial
+
+
+class Phases:
+    """What every driver does in between; the record is the trial's."""
+
+    trial: Trial
+    generator: Any = None
+
+    async def sleep(self, seconds: float) -> None:
+        """Sleep as the backend does, whatever is cancelled around the harness."""
+        raise NotImplementedError
+
+    async def build(self) -> Any:
+        """The subject; how building it ended is in `trial.built`."""
+        trial = self.trial
+        made = trial.order.probe.function(trial.case)
+        try:
+            if inspect.isasyncgen(made):
+                self.generator = made
+                subject = await made.__anext__()
+            else:
+                subject = await made
+        except StopAsyncIteration:
+            trial.built = Outcome("raised", outcomes.flatten(RuntimeError("the probe yielded nothing")))
+            return None
+        except BaseException as error:
+            trial.built = outcomes.raised(error)
+            return None
+        trial.built = Outcome("returned")
+        return subject
+
+    async def operation(self, subject: Any) -> Any:
+        """The operation itself, inside what the schedule puts around it."""
+        trial = self.trial
+        trial.entered = True
+        try:
+            value = await trial.call(subject)
+        except BaseException as error:
+            trial.inner = outcomes.raised(error, trial.injected)
+            raise
+        trial.inner = outcomes.returned(value)
+        return value
+
+    @property
+    def actors(self) -> int:
+        """How many call the operation at once."""
+        return max(self.trial.order.probe.actors, 2 if self.trial.order.schedule.storm == "concurrent" else 1)
+
+    async def another(self, subject: Any) -> Any:
+        """One more caller of the operation."""
+        return await self.trial.call(subject)
+
+    async def hand_back(self) -> None:
+        """Give back what the operation returned, as the probe says."""
+        case = self.trial.case
+        if case.result is None or case.take_back is None:
+            return
+        self.trial.run_bounded("handing back")
+        answer = case.take_back(case.result)
+        if inspect.isawaitable(answer):
+            await answer
+
+    async def settle(self) -> None:
+        """Look until nothing is left beyond what may be, for 2 s at most."""
+        trial = self.trial
+        trial.phase = "settling"
+        first: tuple[Left, ...] | None = None
+        left: tuple[Left, ...] = ()
+        for pause in SETTLE:
+            await self.sleep(pause)
+            left = trial.beyond(trial.take())
+            if first is None:
+                first = left
+                if left:
+                    gc.collect()
+            if not left:
+                break
+        trial.left = left
+        keys = collections.Counter(item.key for item in left)
+        trial.late = tuple(item for item in first or () if keys[item.key] == 0)
+        trial.fix_facts()
+
+    async def follow_up(self, subject: Any) -> None:
+        """What must still work afterwards, where the order asks for it."""
+        trial = self.trial
+        probe = trial.order.probe
+        if not trial.order.follow_up or not (probe.follow_up or probe.closes):
+            return
+        trial.run_bounded("following up")
+        try:
+            if probe.follow_up is not None:
+                await probe.follow_up(subject, trial.case)
+            else:
+                await trial.call(subject)
+        except BaseException as error:
+            trial.follow = outcomes.raised(error, trial.injected)
+        else:
+            trial.follow = Outcome("returned")
+        trial.event("follow-up", trial.follow.kind)
+
+    async def dispose(self) -> None:
+        """What follows the probe's yield, and the last census."""
+        trial = self.trial
+        trial.run_bounded("disposing")
+        try:
+            if self.generator is not None:
+                await self.generator.__anext__()
+        except StopAsyncIteration:
+            trial.disposed = Outcome("returned")
+        except BaseException as error:
+            trial.disposed = outcomes.raised(error, trial.injected)
+        else:
+            trial.disposed = Outcome("returned")
+        self.generator = None
+        trial.final = trial.take()

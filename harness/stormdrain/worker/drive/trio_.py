@@ -1,0 +1,197 @@
+"""An operation on trio, step by step.
+
+The operation runs in a task of its own, in a nursery that is opened inside of
+whatever the probe has opened, as it would be in a program. Only scopes cancel
+here, so a cancel is a scope around the operation that is cancelled between two
+steps; a timeout is trio's own. Nothing of the target is wrapped.
+
+On trio a cancelled scope stays cancelled, and cancelling it again does nothing.
+What is told apart is whether the cancellation was thrown into the operation at
+all: one that meets only shields is not, and then there is nothing to be lost.
+"""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import trio
+import trio.lowlevel
+
+from ...model import Fault, Left, Outcome, Site, suspended_at
+from .. import chains, outcomes
+from ..trial import Trial
+from ..watch import watch
+from . import trio_internals as internals
+from .phases import Phases
+from .trio_steps import Clock, Steps, tasks
+
+
+class Driver(Phases):
+    """The phases of a trial on trio."""
+
+    def __init__(self, trial: Trial) -> None:
+        self.trial = trial
+        self.steps = Steps(trial)
+        self.result: Outcome | None = None
+        trial.describe_tasks = self._describe
+        trial.task_items = self._tasks
+        trial.case._on_event = self._on_event
+        watch.waiting = self._waiting
+
+    def run(self) -> None:
+        """All phases, to the end of the loop. What was seen is in the trial's record."""
+        trial, steps = self.trial, self.steps
+        internals.make_repeatable(trial.order.seed)
+        internals.watch_waits(steps.wait)
+        internals.watch_cancels(steps.cancelled)
+        try:
+            trio.run(self._main, clock=Clock(), instruments=[steps])
+        except trio.TrioInternalError as error:  # a system task of the target has crashed
+            if steps.broken is None:
+                cause = error.__cause__ or error
+                text = f"{error}: {type(cause).__name__}: {cause}"
+                watch.report("loop", text, outcomes.flatten(cause)[0].site)
+                trial.exit = outcomes.raised(error)
+        if steps.broken is not None:
+            raise steps.broken
+        steps.op = steps.scope = steps.root = None
+        steps.own.clear()
+        gc.collect()
+        if trial.exit.kind == "not-run":
+            trial.exit = Outcome("returned")
+
+    async def _main(self) -> None:
+        trial = self.trial
+        self.steps.root = trio.lowlevel.current_root_task()
+        self.steps.own.update(tasks())  # trio's own, and this one
+        trial.census.start()  # trio's descriptors are open now
+        trial.unbuilt = trial.take()
+        subject = await self.build()
+        if trial.built.kind == "returned":
+            trial.prepare(subject, trio.sleep)
+            await self._operate(subject)
+            await self.settle()
+            await self.follow_up(subject)
+            del subject
+            await self.dispose()
+        trial.run_bounded("closing the loop")
+
+    async def sleep(self, seconds: float) -> None:
+        """Sleep, although a nursery of the probe may be cancelled around the harness."""
+        with trio.CancelScope(shield=True):
+            await trio.sleep(seconds)
+
+    # -- the operation -------------------------------------------------------
+
+    async def _operate(self, subject: Any) -> None:
+        trial = self.trial
+        await self.sleep(0)
+        try:
+            async with trio.open_nursery() as nursery:
+                trial.begin()
+                nursery.start_soon(self._operation, subject, nursery.cancel_scope, name="operation")
+                (op,) = nursery.child_tasks
+                for fault in trial.due("after"):
+                    nursery.start_soon(self._after, fault)
+                for fault in trial.due("every"):
+                    nursery.start_soon(self._every, fault)
+                self.steps.own.update(nursery.child_tasks - {op})
+                self.steps.arm(op)
+        except BaseException:
+            # The operation's own errors are in its outcome: it is a nursery of the probe that is cancelled.
+            if self.result is None:
+                raise
+        trial.finish(self.result or Outcome("never-entered"))
+
+    async def _operation(self, subject: Any, all_of_it: trio.CancelScope) -> None:
+        """The operation's task; the faults that are still to come end with it."""
+        trial = self.trial
+        try:
+            self.result = outcomes.returned(await self._wrapped(subject))
+        except BaseException as error:
+            self.result = outcomes.raised(error, trial.injected)
+        self.steps.armed = False
+        all_of_it.cancel()
+
+    async def _wrapped(self, subject: Any) -> Any:
+        wrap = self.trial.order.schedule.wrap
+        if wrap is None:
+            return await self.operation(subject)
+        return await _WRAPS[wrap.kind](self, subject, wrap.seconds or 0.0)
+
+    async def _after(self, fault: Fault) -> None:
+        await trio.sleep(fault.when.n)
+        self.steps.fire_timed(fault)
+
+    async def _every(self, fault: Fault) -> None:
+        while True:
+            await trio.sleep(fault.when.n)
+            self.steps.fire_timed(fault)
+
+    def _on_event(self, name: str) -> None:
+        for fault in self.trial.due("event"):
+            if fault.when.name == name:
+                self.steps.fire_timed(fault)
+
+    # -- what is there ---------------------------------------------------------
+
+    def _describe(self) -> tuple[str, ...]:
+        op = self.steps.op
+        found = sorted((task for task in tasks() if self.steps.counts(task)), key=lambda task: task is not op)
+        return tuple(_awaited_by(task) for task in found)
+
+    def _tasks(self) -> list[Left]:
+        items = []
+        for task in tasks():
+            if task is self.steps.op or not self.steps.counts(task):
+                continue
+            name = getattr(task.coro, "__qualname__", type(task.coro).__name__)
+            site = suspended_at(chains.chain(task.coro))
+            items.append(Left("task", f"{task.name} ({name})", f"task {name}", site))
+        return items
+
+
+    def _waiting(self) -> Site | None:
+        """The line that waits for a thread; asked from that thread."""
+        for task in tasks(self.steps.root):
+            where = chains.chain(task.coro)
+            if any(site.function.startswith("to_thread_run_sync") for site in where):
+                return suspended_at(where)
+        return None
+
+
+def _awaited_by(task: trio.lowlevel.Task) -> str:
+    where = " > ".join(str(site) for site in chains.chain(task.coro)) or "not started"
+    return f"{task.name}: {where}"
+
+
+# -- what is put around the operation -------------------------------------
+
+
+async def _fail_after(driver: Driver, subject: Any, seconds: float) -> Any:
+    with trio.fail_after(seconds) as scope:
+        driver.steps.surround(scope)
+        return await driver.operation(subject)
+
+
+async def _move_on_after(driver: Driver, subject: Any, seconds: float) -> Any:
+    with trio.move_on_after(seconds) as scope:
+        driver.steps.surround(scope)
+        return await driver.operation(subject)
+
+
+async def _scope(driver: Driver, subject: Any, seconds: float) -> Any:
+    with trio.CancelScope() as scope:
+        driver.steps.surround(scope)
+        for fault in driver.trial.due("start"):
+            driver.steps.fire(fault)
+        return await driver.operation(subject)
+
+
+_WRAPS: dict[str, Callable[[Driver, Any, float], Awaitable[Any]]] = {
+    "fail_after": _fail_after,
+    "move_on_after": _move_on_after,
+    "scope": _scope,
+}
