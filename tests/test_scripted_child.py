@@ -125,6 +125,7 @@ class TestSignals:
         process.terminate()
         stage.until(lambda: len(child.signals()) == 2)
         assert stage.hub.next_timer() == 103.0
+        assert [detail for _, detail in stage.events if detail.startswith("waits")] == ["waits 3 s (SIGTERM)"]
         assert stage.hub.fire(102.999) == 0
         assert stage.hub.fire(103.0) == 1
         assert process.wait(PATIENCE) == 9
@@ -402,6 +403,7 @@ class TestGrandchildren:
         process = stage.ready(child)
         (daemon,) = [pid for pid in child.pids if pid != process.pid]
         assert os.getsid(daemon) != os.getsid(process.pid)
+        assert Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text() == "", "no zombie is left"
         assert {os.readlink(f"/proc/{daemon}/fd/{fd}") for fd in (0, 1, 2)} == {"/dev/null"}
         process.terminate()
         assert process.wait(PATIENCE) == 0
@@ -453,7 +455,7 @@ class TestHub:
         assert fired == ["child soon", "child late"]
 
     def test_it_is_busy_until_the_child_has_done_what_it_was_told_to(self, stage: Stage) -> None:
-        child = stage.hub.child(says=["a", 1, "b"])
+        child = stage.hub.child(says=["a", 1, b"b" * 60_000])
         process = stage.ready(child)
         stage.until(lambda: stage.hub.next_timer() is not None)
         os.kill(process.pid, signal.SIGSTOP)
@@ -463,7 +465,7 @@ class TestHub:
         os.kill(process.pid, signal.SIGCONT)
         stage.until(lambda: not stage.hub.busy())
         assert process.stdout is not None
-        assert read_to_end(process.stdout.fileno()) == b"a\nb\n"
+        assert read_to_end(process.stdout.fileno()) == b"a\n" + b"b" * 60_000
         assert stage.hub.inert()
 
     def test_one_that_leaves_is_busy_until_it_is_a_zombie(self, stage: Stage) -> None:

@@ -342,6 +342,7 @@ class TestProcess:
         os.set_inheritable(write, True)
         (pid,) = stage.hub.peer().pids
         os.close(write)
+        os.set_blocking(read, False)
         assert os.read(read, 1) == b"", "the peer keeps a pipe of ours open"
         os.close(read)
         assert os.getsid(pid) == pid
