@@ -10,7 +10,21 @@ import hashlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
-from ..model import Exc, Finding, Left, Note, Observation, ProbeSpec, Schedule, Site, Stance, Verdict, merge, suspended_at
+from ..model import (
+    Exc,
+    Finding,
+    Left,
+    Note,
+    Observation,
+    Point,
+    ProbeSpec,
+    Schedule,
+    Site,
+    Stance,
+    Verdict,
+    merge,
+    suspended_at,
+)
 
 
 @dataclass(frozen=True)
@@ -50,9 +64,21 @@ class Context:
         for fault in self.seen.faults:
             if fault.chain:
                 return fault.site
+        if self.seen.outcome.kind == "crashed" and self.calm is not None:  # it took its record along
+            return suspended_at(_chain_at(self.schedule, self.calm.points))
         # A timeout's own cancel, say. Libraries cancel tasks of their own too: one of the target's tells more.
         sites = [site for cancel in self.seen.cancels if (site := suspended_at(cancel.chain)) is not None]
         return next((site for site in sites if site.target), sites[0] if sites else None)
+
+
+def _chain_at(schedule: Schedule, points: tuple[Point, ...]) -> tuple[Site, ...]:
+    """Where calm was suspended at the moment of the first fault."""
+    for fault in schedule.faults[:1]:
+        if fault.when.kind == "point":
+            return next((point.chain for point in points if point.n == fault.when.n), ())
+        if fault.when.kind in ("after", "every"):
+            return next((point.chain for point in reversed(points) if point.at <= fault.when.n), ())
+    return ()
 
 
 @dataclass(frozen=True)
@@ -123,12 +149,15 @@ def _returns(context: Context) -> Iterator[Problem]:
     seen = context.seen
     if seen.outcome.kind in ("hung", "deadlock"):
         hang = seen.hang
-        waits = hang.tasks[0].partition(": ")[2] if hang and hang.tasks else seen.outcome.value
+        waits = next((text.partition(": ")[2] for text in ((*hang.tasks, *hang.threads) if hang else ())), "")
         what = "can never end: nothing is left that could wake it" if seen.outcome.kind == "deadlock" else (
             f"has not ended after {seen.bound:g} s"
         )
+        if hang and hang.why.startswith("blocked"):
+            what = f"blocks its thread and has not ended after {seen.bound:g} real seconds"
         details = (*hang.tasks, *hang.threads, *hang.processes) if hang else seen.notes
-        yield Problem(f"the operation {what}; it waits at {waits or 'an unknown place'}", context.site, tuple(details))
+        site = (hang.site if hang else None) or context.site
+        yield Problem(f"the operation {what}; it waits at {waits or 'an unknown place'}", site, tuple(details))
     elif seen.outcome.kind == "crashed":
         yield Problem(f"the operation took its process down: {seen.outcome.value}", context.site, seen.notes)
 
@@ -276,9 +305,10 @@ def _timeout_converts(context: Context) -> Iterator[Problem]:
             raise NotApplicable("the scope had nothing left to cancel: the operation is shielded and ended")
         if context.spec.absorbs_cancel:
             raise NotApplicable(f"the probe says that it absorbs cancellation: {context.spec.absorbs_cancel}")
-        yield Problem(f"{wrap} struck, and the operation returned after {context.seen.elapsed:g} s without TimeoutError")
+        after = f"{context.seen.elapsed:g} s"
+        yield Problem(f"{wrap} struck, and the operation returned after {after} without TimeoutError", context.site)
     elif error.cancelled:
-        yield Problem(f"{wrap} struck, and a bare {error.type} came out instead of TimeoutError")
+        yield Problem(f"{wrap} struck, and a bare {error.type} came out instead of TimeoutError", context.site)
 
 
 @_check("cleanup-error-kept", "The error of a failing cleanup surfaces alone, and rides as cause or context under a cancel.")
@@ -373,7 +403,7 @@ def _no_hot_spin(context: Context) -> Iterator[Problem]:
 def _no_blocked_loop(context: Context) -> Iterator[Problem]:
     _entered(context)
     for blocked in context.seen.blocked[:1]:
-        yield Problem(f"a callback blocked the loop for {blocked.seconds:.2f} s", blocked.site)
+        yield Problem(f"a callback blocked the loop for {blocked.seconds:.2f} s", blocked.site or context.site)
 
 
 @_check("entered-once", "A counted method is entered once, however often the operation is disturbed.")
@@ -422,9 +452,12 @@ def _exits_cleanly(context: Context) -> Iterator[Problem]:
     exit_ = context.seen.exit
     if exit_.kind == "not-run":
         raise NotApplicable("the trial did not come so far")
-    if exit_.kind != "returned":
-        threads = context.seen.hang.threads if context.seen.hang else ()
-        yield Problem(f"the interpreter does not leave: {exit_.kind} {exit_.value}".strip(), None, threads)
+    hang = context.seen.hang
+    if exit_.kind == "crashed":
+        yield Problem(f"the interpreter's exit was cut short: {exit_.value}", context.site)
+    elif exit_.kind != "returned":
+        threads = exit_.value or "; ".join(hang.threads if hang else ()) or "its threads were not seen"
+        yield Problem(f"the interpreter does not leave: {threads}", context.site, hang.tasks if hang else ())
 
 
 # -- the judge -----------------------------------------------------------------

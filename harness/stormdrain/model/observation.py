@@ -144,6 +144,8 @@ class Hang:
     tasks: tuple[str, ...] = ()
     threads: tuple[str, ...] = ()
     processes: tuple[str, ...] = ()
+    site: Site | None = None
+    """The line of the target that blocks, where that is known."""
 
 
 @dataclass(frozen=True)

@@ -275,6 +275,11 @@ class Campaign:
                     f"the probe raises while it builds its subject: {error.type}: {error.message}{where}",
                     "mend the probe, or name what it needs in requires=[...]",
                 )
+            if seen.built.kind == "crashed":
+                raise Broken(
+                    f"the process died while the probe built its subject: {seen.built.value}",
+                    "run the probe's lines by themselves with this interpreter",
+                )
             where = "; ".join(seen.hang.tasks[:3] or seen.hang.threads[:1]) if seen.hang else "; ".join(seen.notes)
             raise Broken(
                 f"the probe hangs while it builds its subject ({seen.hang.why if seen.hang else seen.outcome.kind}): {where}",
@@ -557,8 +562,10 @@ class Campaign:
 
 def _reached(schedule: Schedule, seen: Observation) -> bool:
     """Whether the faults that have a point were delivered while the operation ran."""
-    if seen.outcome.kind == "crashed":
-        return True
+    if seen.outcome.kind == "crashed" or (seen.outcome.kind in ("hung", "deadlock") and not seen.delivered):
+        return True  # what blocks or dies cannot say which faults it got
+    if schedule.faults and not seen.delivered:
+        return False
     points = [fault for fault in schedule.faults if fault.when.kind == "point"]
     return not points or sum(1 for record in seen.faults if record.accepted is not False) >= len(points)
 

@@ -26,14 +26,16 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from ..model import Observation, Outcome, from_json, to_json
-from . import linux, procfs, reaper
+from ..model import Hang, Observation, Outcome, from_json, to_json
+from . import linux, procfs, reaper, stacks
 from .clock import clock, real_monotonic
 from .props.program import program
-from .trial import Order, Trial
+from .trial import BUILD_BOUND, Order, Trial
 
 _VIRTUAL_LIMIT = 60.0
 """Real seconds that a trial in virtual time may take; more means that it blocks or holds."""
+_BUILD_LIMIT = BUILD_BOUND + 15.0
+"""Real seconds within which the subject must be built, by whichever clock."""
 _LARGEST = 32 << 20
 
 
@@ -53,6 +55,9 @@ class Running:
     error: str = ""
     observed_at: float = 0.0
     exit: str = ""
+    phase: str = "building"
+    outcome: Outcome = Outcome("not-run")
+    """How the operation ended, if it did."""
 
 
 @dataclass(frozen=True)
@@ -137,6 +142,7 @@ class Pool:
     def _in_trial(self, order: Order, parent: int, folder: str, ours: int, theirs: int, limit: float) -> None:
         """In the forked process; never returns."""
         status = 70
+        me = os.getpid()
         try:
             os.setsid()
             linux.become_subreaper()
@@ -149,7 +155,8 @@ class Pool:
             run_trial(order, folder, theirs, limit)
             status = 0
         except BaseException as error:
-            _say(theirs, {"error": "".join(traceback.format_exception(error))[-4000:]})
+            if os.getpid() == me:  # a fork of the target may come this way
+                _say(theirs, {"error": "".join(traceback.format_exception(error))[-4000:]})
         finally:
             os._exit(status)
 
@@ -186,7 +193,7 @@ class Pool:
     def _deadline(self, running: Running) -> float:
         if running.observed_at:
             return running.observed_at + running.order.exit_bound + 0.5
-        return running.began + running.limit
+        return running.began + (min(running.limit, _BUILD_LIMIT) if running.phase == "building" else running.limit)
 
     def _read(self, running: Running) -> None:
         with contextlib.suppress(BlockingIOError, OSError):
@@ -201,6 +208,10 @@ class Pool:
                 running.observed_at = real_monotonic()
             elif "exit" in said:
                 running.exit = said["exit"]
+            elif "phase" in said:
+                running.phase = said["phase"]
+                if said["outcome"] is not None:
+                    running.outcome = from_json(Outcome, said["outcome"])
             else:
                 running.error = said["error"]
 
@@ -225,20 +236,36 @@ class Pool:
         if seen is not None:
             if seen.exit.kind == "returned" and running.exit != "left":
                 if timed_out:
-                    seen = replace(seen, exit=Outcome("hung", value=_stacks(running.folder)))
+                    seen = replace(seen, exit=Outcome("hung", value="; ".join(stacks.read(running.folder)[0])))
                 else:
                     seen = replace(seen, exit=Outcome("crashed", value=_died(status)))
             return Result(running.order, seen, "", strays)
         if running.error:
             return Result(running.order, None, running.error, strays)
-        clock_name = "virtual" if running.order.virtual else "real"
-        if timed_out:
-            stacks = _stacks(running.folder)
-            outcome = Outcome("hung", value=stacks)
-            why = f"blocked for {running.limit:.0f} real seconds; the main thread: {stacks or 'not seen'}"
-            return Result(running.order, Observation(clock_name, outcome, notes=(why,)), "", strays)
-        died = _died(status)
-        return Result(running.order, Observation(clock_name, Outcome("crashed", value=died), notes=(died,)), "", strays)
+        return Result(running.order, _unsaid(running, status, timed_out), "", strays)
+
+
+def _unsaid(running: Running, status: int, timed_out: bool) -> Observation:
+    """What is known of a trial that could not say it: it blocked, or the process died."""
+    phase = running.phase
+    if timed_out:
+        seconds = round(real_monotonic() - running.began, 1)
+        threads, site = stacks.read(running.folder)
+        hang: Hang | None = Hang(f"blocked for {seconds:g} real seconds while {phase}", (), threads, (), site)
+        end = Outcome("hung")
+        note = f"{hang.why if hang else ''}: {threads[0] if threads else 'the stacks were not seen'}"
+    else:
+        seconds, hang, note = running.order.bound, None, _died(status)
+        end = Outcome("crashed", value=note)
+    clock_name = "virtual" if running.order.virtual else "real"
+    seen = Observation(clock_name, running.outcome, bound=seconds, hang=hang, notes=(note,))
+    if phase == "building":
+        return replace(seen, built=end)
+    if phase == "operating":
+        return replace(seen, outcome=end)
+    if phase == "following up":
+        return replace(seen, follow_up=end)
+    return replace(seen, dispose=end) if phase in ("settling", "disposing") else replace(seen, exit=end)
 
 
 def _wait_for(pid: int) -> tuple[int, int]:
@@ -250,18 +277,10 @@ def _wait_for(pid: int) -> tuple[int, int]:
 
 def _died(status: int) -> str:
     if os.WIFSIGNALED(status):
-        return f"the process died of {signal.Signals(os.WTERMSIG(status)).name}"
+        number = os.WTERMSIG(status)
+        name = signal.Signals(number).name if number in set(signal.Signals) else f"signal {number}"
+        return f"the process died of {name}"
     return f"the process left with status {os.WEXITSTATUS(status)}"
-
-
-def _stacks(folder: str) -> str:
-    """What the watchdog wrote of the stacks, a line a frame, innermost first."""
-    try:
-        with open(os.path.join(folder, "stacks"), errors="replace") as file:
-            lines = [line.strip() for line in file if line.strip().startswith(("File", "Thread", "Current"))]
-    except OSError:
-        return ""
-    return " < ".join(lines[:24])
 
 
 def _say(pipe: int, what: dict[str, Any]) -> None:
@@ -273,17 +292,28 @@ def _say(pipe: int, what: dict[str, Any]) -> None:
 def run_trial(order: Order, folder: str, pipe: int, limit: float) -> None:
     """Everything that happens in the trial's own process, but its end."""
     _surroundings(order, folder)
-    stacks = open(os.path.join(folder, "stacks"), "w")
-    faulthandler.dump_traceback_later(max(limit - 1.0, 1.0), file=stacks)
+    me = os.getpid()
+    file = open(os.path.join(folder, "stacks"), "w")
+    faulthandler.dump_traceback_later(max(min(limit, _BUILD_LIMIT) - 1.0, 1.0), file=file)
     if order.virtual:
         clock.start_virtual()
-    trial = Trial(order, folder, lambda seen: _say(pipe, {"observation": to_json(seen)}))
+
+    def say(what: dict[str, Any]) -> None:
+        if os.getpid() == me:  # a fork of the target is no trial
+            _say(pipe, what)
+
+    def announce(phase: str, outcome: Outcome | None) -> None:
+        if phase == "operating":
+            faulthandler.dump_traceback_later(max(limit - 1.0, 1.0), file=file)
+        say({"phase": phase, "outcome": to_json(outcome)})
+
+    trial = Trial(order, folder, lambda seen: say({"observation": to_json(seen)}), announce)
     driver = _driver(trial)
     driver.run()
     del driver
     gc.collect()
     faulthandler.cancel_dump_traceback_later()
-    faulthandler.dump_traceback_later(order.exit_bound, file=stacks)
+    faulthandler.dump_traceback_later(order.exit_bound, file=file)
     trial.report()
     # What the interpreter does when it leaves, as far as the target can notice it.
     threading._shutdown()  # type: ignore[attr-defined]

@@ -74,6 +74,8 @@ class Trial:
     order: Order
     folder: str
     send: Callable[[Observation], None]
+    announce: Callable[[str, Outcome | None], None] = lambda phase, outcome: None
+    """Told of each phase that begins, and how the operation ended: what is known should the rest block."""
     phase: str = "building"
     t0: float = 0.0
     real0: float = 0.0
@@ -257,6 +259,7 @@ class Trial:
         """The operation starts now."""
         self.before = self.take()
         self.phase = "operating"
+        self.announce(self.phase, None)
         self.t0 = clock.now()
         self.real0 = _real()
         clock.bound_at = self.t0 + self.order.bound
@@ -272,6 +275,7 @@ class Trial:
         self.reached = dict(self.failures)
         self.ended, self.ended_real = clock.now(), _real()
         self.phase = "settling"
+        self.announce(self.phase, outcome)
         clock.bound_at = INFINITY
         error = outcome.error
         self.event("operation ends", f"{outcome.kind} {error.type + ': ' + error.message if error else ''}".strip())
@@ -299,6 +303,7 @@ class Trial:
     def run_bounded(self, phase: str) -> None:
         """Another phase begins: it has a bound of its own."""
         self.phase = phase
+        self.announce(phase, None)
         clock.bound_at = clock.now() + AFTER_BOUND
 
     # -- hangs -----------------------------------------------------------
