@@ -8,9 +8,10 @@ from pathlib import Path
 import click
 
 from .. import store
+from .options import project_root
 from .show import quietly
 
-FORMATS = ("terminal", "markdown", "json")
+FORMATS = ("terminal", "markdown", "json", "junit", "sarif", "github", "stryker")
 
 
 @click.command("report", short_help="Show a stored run in another format.")
@@ -31,16 +32,17 @@ def command(run: Path | None, format_: str, out: Path | None) -> int:
 
     folder = run or store.latest(Path(store.REPORTS))
     loaded = store.load_run(folder)
+    around = formats.Around(folder if folder.is_dir() else folder.parent, project_root())
     if out is not None:
         out = store.new_folder("report", out, Path(store.REPORTS)) if not out.exists() else out
         path = out / formats.FILES[format_]
-        store.write_atomically(path, formats.render(format_, loaded, folder))
+        store.write_atomically(path, formats.render(format_, loaded, around))
         print(path)
         return 0
     if format_ == "terminal":
         from ..reporting.terminal import print_report
 
-        quietly(lambda: print_report(loaded, sys.stdout, folder if folder.is_dir() else folder.parent))
+        quietly(lambda: print_report(loaded, sys.stdout, around.folder))
     else:
-        quietly(lambda: print(formats.render(format_, loaded, folder), end=""))
+        quietly(lambda: print(formats.render(format_, loaded, around), end=""))
     return 0

@@ -6,6 +6,7 @@ All text here is raw; the formats pass it through :mod:`.escape`.
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -82,6 +83,14 @@ class Group:
             return ()
         said = " ".join((self.lead.message, *self.lead.seen))
         return tuple(row for row in left_over(observation, self.calm) if _subject_of(row) not in said)
+
+
+_PATH = re.compile(r"(?<![\w/])/(?:[^\s/]+/){3,}(?=[^\s/]+/[^\s/]+)")
+
+
+def short_paths(text: str) -> str:
+    """Absolute paths by their last two names, since the folders of a trial say nothing."""
+    return _PATH.sub(".../", text)
 
 
 def replay_command(token: str) -> str:
@@ -323,11 +332,16 @@ def doubts(run: Run) -> tuple[str, ...]:
 
 def mutants_line(run: Run) -> str:
     """How the mutants ended, over all interpreters."""
-    from ..gate.policy import fate
+    from .kills import ordered
 
-    fates = Counter(fate(mutant) for mutant in run.mutants)
+    fates = Counter(kind for kind, _ in ordered(run))
     text = f"{fates['caught']} of {len(run.mutants) - fates['none']} mutants caught"
-    return text + (f", {fates['survivor']} survive" if fates["survivor"] else "")
+    rest = {
+        "survivor": "survive",
+        "caught only unwatched": "caught where nothing runs",
+        "undecided": "undecided",
+    }
+    return ", ".join([text, *(f"{fates[kind]} {word}" for kind, word in rest.items() if fates[kind])])
 
 
 def facts(run: Run) -> tuple[tuple[str, str], ...]:

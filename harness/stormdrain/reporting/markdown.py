@@ -12,7 +12,7 @@ from ..compare import KINDS
 from ..model import Run, Verdict
 from . import digest
 from .escape import code, fenced, markdown, plain
-from .mutants import by_outcome, ordered
+from .kills import by_outcome, change_lines, ordered, unwatched_sentence, watched_of
 
 LIMIT = 60_000
 """Characters of a whole comment (GitHub refuses more than 65,536)."""
@@ -140,12 +140,14 @@ def _mutants(run: Run) -> list[str]:
     loud = [(kind, mutant) for kind, mutant in ordered(run) if kind not in ("caught", "none")]
     out = []
     for kind, mutant in loud[:ROWS]:
-        body = fenced([plain(line, 160) for line in mutant.diff.splitlines()[:30]], "diff")
-        why = f"{markdown(mutant.why, 400)}\n\n" if mutant.why else ""
-        out.append(
-            f"<details><summary>{kind}: {markdown(mutant.name, 120)} - {markdown(by_outcome(mutant), 200)}"
-            f"</summary>\n\n{why}{body}\n\nid: {code(mutant.id, 80)}\n\n</details>"
-        )
+        body = fenced([plain(line, 160) for line in change_lines(mutant, 30)], "diff")
+        said = [markdown(mutant.why, 400)] if mutant.why else []
+        if kind == "caught only unwatched":
+            said.append(markdown(unwatched_sentence(mutant, watched_of(run) or ()), 200))
+        text = "\n\n".join([*said, body, f"id: {code(mutant.id, 80)}"])
+        where = markdown(by_outcome(mutant), 200)
+        title = f"{kind}: {markdown(mutant.name, 120)} - {where}"
+        out.append(f"<details><summary>{title}</summary>\n\n{text}\n\n</details>")
     if len(loud) > ROWS:
         out.append(f"*and {len(loud) - ROWS} more mutants, in run.json*")
     return out

@@ -1,13 +1,24 @@
-"""The mutants of a run on a terminal: what survived and why that matters, by interpreter."""
+"""The mutants of a run on a terminal: what survived and why that matters, and the kill matrix."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from ..gate.policy import CAUGHT, fate, minor
-from ..model import MutantRecord, Run
-from .escape import block, plain
+from ..gate.policy import minor
+from ..model import Baseline, MutantRecord, Run
+from .escape import plain
+from .kills import (
+    MARKS,
+    by_outcome,
+    catchers,
+    change_lines,
+    ordered,
+    pythons_of,
+    short_test,
+    surprises,
+    unwatched_sentence,
+    watched_of,
+)
 
 if TYPE_CHECKING:
     from .terminal import Page
@@ -19,109 +30,89 @@ _STYLE = {
     "caught": "green",
     "none": "dim",
 }
-_WORD = {
-    "survivor": "SURVIVES",
-    "caught only unwatched": "ALMOST",
-    "undecided": "UNDECIDED",
-    "caught": "caught",
-}
+_WORD = {"survivor": "SURVIVES", "caught only unwatched": "ALMOST", "undecided": "UNDECIDED"}
+_WIDTH = 80
 FULL = 30
-"""Survivors that are shown in full."""
-
-
-def by_outcome(mutant: MutantRecord) -> str:
-    """`missed on 3.11, 3.12; caught on 3.14`."""
-    pythons: dict[str, list[str]] = {}
-    for python, outcome in mutant.outcome.items():
-        pythons.setdefault(outcome, []).append(minor(python))
-    return "; ".join(
-        f"{outcome} on {', '.join(sorted(names, key=_key))}" for outcome, names in pythons.items()
-    )
-
-
-def _key(python: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in python.split(".") if part.isdigit())
-
-
-def catchers(mutant: MutantRecord) -> tuple[str, ...]:
-    """Tests that noticed it on any interpreter, by name."""
-    return tuple(dict.fromkeys(test for tests in mutant.matrix.values() for test in tests))
-
-
-def watched_of(run: Run) -> tuple[str, ...] | None:
-    """Interpreters of the run that CI runs, None where it is not known."""
-    text = run.unwatched.get("watched", "")
-    return tuple(part.strip() for part in text.split(",") if part.strip()) or None
-
-
-def ordered(run: Run) -> list[tuple[str, MutantRecord]]:
-    """Mutants with their fate, survivors first."""
-    rank = list(_STYLE)
-    pairs = [(fate(mutant, watched_of(run)), mutant) for mutant in run.mutants]
-    return sorted(pairs, key=lambda pair: rank.index(pair[0]))
+"""Mutants that are shown in full, and suites whose left-out tests are."""
 
 
 def print_mutants(page: Page, run: Run) -> None:
-    """Print baselines, survivors in full, and the rest in a line each."""
-    for baseline in run.baselines:
-        text = f"{len(baseline.tests)} tests green three times"
-        if baseline.forced:
-            text += f"; forced failure {plain(baseline.forced, 120)}"
-        page.row(f"suite {plain(baseline.python, 8)}", text, indent=0)
-        for test, why in list(baseline.left_out.items())[:10]:
-            page.row("", f"left out: {plain(test, 120)}: {plain(why, 160)}", "yellow", indent=0)
+    """Print baselines, survivors in full, and the matrix of all."""
+    for baseline in run.baselines[:FULL]:
+        _suite(page, baseline)
     if run.baselines:
         page.gap()
     pairs = ordered(run)
-    loud = [pair for pair in pairs if pair[0] not in ("caught", "none")]
+    loud = [pair for pair in pairs if pair[0] in _WORD]
     for kind, mutant in loud[:FULL]:
-        _survivor(page, kind, mutant)
+        _loud(page, run, kind, mutant)
     if len(loud) > FULL:
-        page.say(f"and {len(loud) - FULL} more, in run.json")
-    quiet = [pair for pair in pairs if pair[0] in ("caught", "none")]
-    for kind, mutant in quiet[: 2 * FULL]:
-        _line(page, kind, mutant)
-    if len(quiet) > 2 * FULL:
-        page.say((f"and {len(quiet) - 2 * FULL} more that were caught or not viable, in run.json", "dim"))
-    if pairs:
+        page.say(f"and {len(loud) - FULL} more that no test catches, in run.json")
         page.gap()
+    _matrix(page, pairs)
 
 
-def _survivor(page: Page, kind: str, mutant: MutantRecord) -> None:
+def _suite(page: Page, baseline: Baseline) -> None:
+    text = f"{len(baseline.tests)} tests, {len(baseline.left_out)} left out"
+    if baseline.forced:
+        text += f"; forced failure: {plain(baseline.forced, 160)}"
+    page.row(f"suite {plain(baseline.python, 7)}", text, indent=0)
+    for test, why in list(baseline.left_out.items())[:10]:
+        page.row("", f"left out: {plain(short_test(test), 120)}: {plain(why, 160)}", "yellow", indent=0)
+
+
+def _loud(page: Page, run: Run, kind: str, mutant: MutantRecord) -> None:
     page.say((_WORD[kind], _STYLE[kind]), " ", (plain(mutant.name, 120), "bold"))
-    page.say(f"{plain(mutant.symbol or mutant.path, 200)} - {by_outcome(mutant)}", indent=2)
+    where = plain(mutant.symbol or mutant.path, 200)
+    page.say(f"{where} - {by_outcome(mutant) or 'was not run'}", indent=2)
+    if kind == "caught only unwatched":
+        page.say((unwatched_sentence(mutant, watched_of(run) or ()), "yellow"), indent=2)
     if mutant.why:
         page.say(plain(mutant.why, 400), indent=2)
     if mutant.error:
         page.say((plain(mutant.error, 400), "magenta"), indent=2)
-    for line in _changed(block(mutant.diff, lines=14)):
-        page.verbatim(
-            line[:120],
-            "red" if line.startswith("-") else "green" if line.startswith("+") else "dim",
-            indent=4,
-        )
+    for line in change_lines(mutant):
+        style = {"-": "red", "+": "green"}.get(line[:1], "dim")
+        page.verbatim(plain(line, 62), style, indent=4)
     caught = catchers(mutant)
     if caught and kind != "survivor":
-        page.row("noticed by", ", ".join(plain(test, 120) for test in caught[:6]))
+        page.row("noticed by", plain(", ".join(caught[:6]), 400))
+    for text in dict.fromkeys(mutant.confirmed.values()):
+        page.row("confirmed", plain(text, 200))
+    for text in surprises(mutant):
+        page.row("the plan", plain(text, 300), "yellow")
     page.row("id", plain(mutant.id, 80))
     page.gap()
 
 
-def _changed(lines: Iterable[str]) -> list[str]:
-    return [line for line in lines if not line.startswith(("---", "+++"))]
-
-
-def _line(page: Page, kind: str, mutant: MutantRecord) -> None:
+def _fit(mutant: MutantRecord, room: int) -> str:
+    """A mutant and who noticed it, on one line: the first test, cut where it must be, and how many more."""
     tests = catchers(mutant)
-    by = f" by {plain(tests[0].rpartition('::')[2], 60)}" if tests else ""
-    more = f" and {len(tests) - 1} more" if len(tests) > 1 else ""
-    timed = " (timed out)" if "timed out" in mutant.outcome.values() else ""
-    text = f"{plain(mutant.name, 60)}{by}{more}{timed}" if kind == "caught" else f"{plain(mutant.name, 60)}: "
-    page.row(
-        _WORD.get(kind, "-"), text + ("" if kind == "caught" else by_outcome(mutant)), _STYLE[kind], indent=0
-    )
+    name = plain(mutant.name, 40)
+    if not tests:
+        return name
+    more = f" +{len(tests) - 1}" if len(tests) > 1 else ""
+    test = plain(tests[0].removeprefix("test_"), 200)
+    left = room - len(name) - len(more) - 2
+    return f"{name}: {test if len(test) <= left else test[: max(left - 2, 0)] + '..'}{more}"
 
 
-def noticed(mutant: MutantRecord) -> bool:
-    """Whether any interpreter's tests noticed it."""
-    return any(outcome in CAUGHT for outcome in mutant.outcome.values())
+def _matrix(page: Page, pairs: list[tuple[str, MutantRecord]]) -> None:
+    """A row for each mutant and a column for each interpreter."""
+    pythons = pythons_of([mutant for _, mutant in pairs])
+    if not pythons:
+        return
+    page.say((" ".join(minor(python).rjust(4) for python in pythons) + "  mutant", "dim"))
+    for kind, mutant in pairs[: 10 * FULL]:
+        marks = " ".join(MARKS.get(mutant.outcome.get(python, ""), " ").rjust(4) for python in pythons)
+        room = max(20, _WIDTH - len(marks) - 2)
+        page.verbatim(f"{marks}  {_fit(mutant, room)}", _STYLE[kind])
+    if len(pairs) > 10 * FULL:
+        page.say(f"and {len(pairs) - 10 * FULL} more, in run.json")
+    used = {outcome for _, mutant in pairs for outcome in mutant.outcome.values()}
+    legend = ", ".join(f"{mark} {outcome}" for outcome, mark in MARKS.items() if outcome in used)
+    page.say((legend, "dim"))
+    odd = [(mutant, text) for kind, mutant in pairs if kind == "caught" for text in surprises(mutant)]
+    for mutant, text in odd[:FULL]:
+        page.row("the plan", plain(f"{mutant.name}: {text}", 300), "yellow", indent=0)
+    page.gap()

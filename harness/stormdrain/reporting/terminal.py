@@ -6,7 +6,6 @@ pasted is never wrapped.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TextIO
@@ -112,7 +111,7 @@ def _head(page: Page, run: Run) -> None:
         f" - {plain(digest.headline(run), 240)}",
     )
     for label, text in digest.facts(run):
-        page.row(label, plain(text, 400))
+        page.row(label, plain(digest.short_paths(text), 400))
     for error in run.errors:
         for line in block(error, lines=12):
             page.row("error", line, "magenta")
@@ -178,16 +177,16 @@ def _finding(page: Page, group: digest.Group) -> None:
         (f" - {group.kind}" if group.kind else "", _CHANGES.get(group.kind, "")),
     )
     page.say(f"{plain(group.probe, 200)} ({plain(group.where, 200)})", indent=2)
-    page.say(plain(short_paths(group.sentence), 600), indent=2)
+    page.say(plain(digest.short_paths(group.sentence), 600), indent=2)
     for seen in group.seen[:6]:
-        page.say((plain(short_paths(seen), 400), "dim"), indent=2)
+        page.say((plain(digest.short_paths(seen), 400), "dim"), indent=2)
     if lead.site is not None:
         page.row("suspended at", plain(f"{lead.site.file}:{lead.site.line}"))
         if lead.site.function:
             page.row("", plain(f"in {lead.site.function}"))
     left = group.left
     for number, text in enumerate(left[:6]):
-        page.row("left" if number == 0 else "", plain(short_paths(text)), "yellow")
+        page.row("left" if number == 0 else "", plain(digest.short_paths(text)), "yellow")
     if len(left) > 6:
         page.row("", f"and {len(left) - 6} more, in run.json")
     page.row("real time", digest.confirmed(lead))
@@ -202,14 +201,6 @@ def _finding(page: Page, group: digest.Group) -> None:
     page.gap()
 
 
-_PATH = re.compile(r"(?<![\w/])/(?:[^\s/]+/){3,}(?=[^\s/]+/[^\s/]+)")
-
-
-def short_paths(text: str) -> str:
-    """Absolute paths by their last two names, since the folders of a trial say nothing."""
-    return _PATH.sub(".../", text)
-
-
 def _comparison(page: Page, run: Run) -> None:
     shown = digest.changed(run, ("inconclusive", "fixed"))
     for group in shown[:FULL]:
@@ -219,9 +210,9 @@ def _comparison(page: Page, run: Run) -> None:
         if group.storms:
             page.row("under", plain(", ".join(group.storms)))
         if lead.message:
-            page.row("was" if lead.kind == "fixed" else "why", plain(short_paths(lead.message)))
+            page.row("was" if lead.kind == "fixed" else "why", plain(digest.short_paths(lead.message)))
         if lead.differs_from:
-            page.row("from", plain(short_paths(lead.differs_from), 400), "dim")
+            page.row("from", plain(digest.short_paths(lead.differs_from), 400), "dim")
     if len(shown) > FULL:
         page.say(f"and {len(shown) - FULL} more, in run.json")
     passing = sum(change.kind == "still passing" for change in run.comparison)

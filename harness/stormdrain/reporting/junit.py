@@ -1,0 +1,127 @@
+"""JUnit XML, which every CI system shows: a suite for each cell, one for the mutants, one for the gate.
+
+A storm without findings is one test case; each expectation that fails under it is
+one of its own, since some readers take only one failure from a case. What base
+fails too is skipped, as it does not decide the exit code.
+"""
+
+from __future__ import annotations
+
+from xml.etree import ElementTree
+
+from ..compare import untried
+from ..model import CellResult, Run, StormTally, Verdict
+from . import digest
+from .escape import xml
+from .kills import by_outcome, catchers, ordered
+
+
+def junit_report(run: Run) -> str:
+    """The run as JUnit XML."""
+    root = ElementTree.Element("testsuites", {"name": "stormdrain"})
+    groups = digest.groups(run)
+    for result in run.cells:
+        if result.cell.role != "base":
+            _cell(root, result, groups)
+    _mutants(root, run)
+    _rules(root, run)
+    for suite in [root, *root]:
+        cases = list(suite.iter("testcase"))
+        for name, tag in (("failures", "failure"), ("errors", "error"), ("skipped", "skipped")):
+            suite.set(name, str(sum(case.find(tag) is not None for case in cases)))
+        suite.set("tests", str(len(cases)))
+    root.set("time", f"{run.seconds:.3f}")
+    del root.attrib["skipped"]
+    ElementTree.indent(root)
+    return '<?xml version="1.0" encoding="utf-8"?>\n' + ElementTree.tostring(root, encoding="unicode") + "\n"
+
+
+def _suite(root: ElementTree.Element, name: str) -> ElementTree.Element:
+    return ElementTree.SubElement(root, "testsuite", {"name": xml(name)})
+
+
+def _case(suite: ElementTree.Element, name: str, seconds: float = 0.0) -> ElementTree.Element:
+    values = {"classname": suite.get("name", ""), "name": xml(name), "time": f"{seconds:.3f}"}
+    return ElementTree.SubElement(suite, "testcase", values)
+
+
+def _say(case: ElementTree.Element, tag: str, message: str, text: str = "", kind: str = "") -> None:
+    values = {"message": xml(message, 600)} | ({"type": xml(kind)} if kind else {})
+    ElementTree.SubElement(case, tag, values).text = text or None
+
+
+def _cell(root: ElementTree.Element, result: CellResult, groups: tuple[digest.Group, ...]) -> None:
+    cell = result.cell
+    suite = _suite(root, f"{cell.probe} [{cell.python} {cell.backend}]")
+    if result.verdict is Verdict.ERROR:
+        text = "\n".join(part for part in (xml(result.error, 4000), xml(result.error_todo)) if part)
+        _say(_case(suite, "baseline", result.seconds), "error", result.error or "broken", text, "ERROR")
+    mine = [group for group in groups if any(one.key == cell.key for one in group.cells)]
+    for tally in result.storms:
+        loud = [group for group in mine if tally.storm in group.storms]
+        for group in loud:
+            case = _case(suite, f"{tally.storm}: {group.lead.expectation}")
+            if group.kind == "still failing":
+                _say(case, "skipped", f"still failing, as on base: {group.sentence}")
+            else:
+                _say(case, "failure", group.sentence, _details(group), group.lead.expectation)
+        if not loud:
+            _quiet(suite, tally)
+
+
+def _quiet(suite: ElementTree.Element, tally: StormTally) -> None:
+    case = _case(suite, tally.storm)
+    if untried(tally):
+        _say(case, "skipped", f"not tried within the budget ({tally.not_tried} schedules)")
+    elif tally.verdict is Verdict.NA:
+        _say(case, "skipped", f"N/A: {tally.why or 'does not apply'}")
+    elif tally.verdict in (Verdict.UNRESOLVED, Verdict.ERROR):
+        _say(case, "error", f"{tally.verdict.value}: {tally.why or f'{tally.unresolved} trials'}")
+    text = f"{tally.trials} trials, {tally.not_reached} not reached, {tally.not_tried} not tried"
+    ElementTree.SubElement(case, "system-out").text = text
+
+
+def _details(group: digest.Group) -> str:
+    lead = group.lead
+    rows = [*group.seen]
+    if lead.site is not None:
+        rows.append(f"suspended at {lead.site}")
+    rows += [f"left: {text}" for text in group.left[:10]]
+    rows += [
+        f"real time: {digest.confirmed(lead)}",
+        f"schedules: {group.under}",
+        f"id: {' '.join(group.ids)}",
+    ]
+    return "\n".join(xml(row, 400) for row in [*rows, digest.replay_command(lead.token)])
+
+
+def _mutants(root: ElementTree.Element, run: Run) -> None:
+    if not run.mutants:
+        return
+    suite = _suite(root, "mutants")
+    for kind, mutant in ordered(run):
+        case = _case(suite, f"{mutant.symbol or mutant.path}: {mutant.name}")
+        if kind == "survivor":
+            text = "\n".join(
+                xml(line, 300) for line in (mutant.why, *mutant.diff.splitlines()[:60], mutant.id)
+            )
+            _say(case, "failure", f"survives: {by_outcome(mutant)}", text, "survivor")
+        elif kind == "undecided":
+            _say(case, "error", f"undecided: {by_outcome(mutant) or mutant.error}")
+        elif kind == "none":
+            _say(case, "skipped", mutant.error or by_outcome(mutant) or "no mutant")
+        else:
+            caught = f"{by_outcome(mutant)}: {', '.join(catchers(mutant))}"
+            ElementTree.SubElement(case, "system-out").text = xml(caught, 2000)
+
+
+def _rules(root: ElementTree.Element, run: Run) -> None:
+    if not run.rules:
+        return
+    suite = _suite(root, "gate")
+    for rule in run.rules:
+        case = _case(suite, rule.rule)
+        if rule.held:
+            ElementTree.SubElement(case, "system-out").text = xml(rule.figure)
+        else:
+            _say(case, "failure", rule.figure, xml(rule.look, 600), "rule")
