@@ -225,20 +225,18 @@ def _loop_shutdown(ground: Ground) -> list[Schedule]:
 
 @_family("concurrent", "two callers at once, one of them cancelled at every point: the other is nobody's victim")
 def _concurrent(ground: Ground) -> list[Schedule]:
-    _need_asyncio(ground, "not driven on trio")
     if ground.spec.actors > 1:
         raise NotHere("the probe has several callers already (actors)")
     if not ground.spec.closes:
         raise NotHere("only for operations that close: others need not bear two callers")
-    return [Schedule("concurrent", variant="undisturbed"), *_at_points("concurrent", "cancel", ground)]
+    return [Schedule("concurrent", variant="undisturbed"), *_at_points("concurrent", _fault_kind(ground), ground, _wrap(ground))]
 
 
 @_family("actors", "all of the probe's callers cancelled in one turn")
 def _actors(ground: Ground) -> list[Schedule]:
-    _need_asyncio(ground, "not driven on trio")
     if ground.spec.actors < 2:
         raise NotHere("the probe has one caller (actors=N)")
-    return _at_points("actors", "actors", ground)
+    return _at_points("actors", "actors", ground, _wrap(ground))
 
 
 @_family("child-dies", "the child is dead before the operation starts, or dies at every point")
@@ -270,8 +268,6 @@ def _child_floods(ground: Ground) -> list[Schedule]:
 def _need_child(ground: Ground) -> None:
     if not ground.children:
         raise NotHere("the probe starts no scripted child (case.child)")
-    if ground.backend != "asyncio":
-        raise NotHere("not driven on trio")
 
 
 @_family("cancel-pairs", "a second cancel at every later point; sampled above the budget")

@@ -82,6 +82,11 @@ def _all_of(error: BaseException, kinds: Kinds) -> bool:
     return isinstance(error, kinds) or (bool(members) and all(_all_of(one, kinds) for one in members))
 
 
+def only_cancelled(error: BaseException) -> bool:
+    """Whether it is a cancellation, or a group of nothing else."""
+    return _all_of(error, cancelled_types())
+
+
 def _members(error: BaseException) -> list[BaseException]:
     """The members of a group, of whatever library."""
     members = getattr(error, "exceptions", ())

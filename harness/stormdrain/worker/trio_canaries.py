@@ -50,6 +50,15 @@ async def _swallow(subject: Subject, case: Any) -> None:
             await trio.sleep(0.1)
 
 
+async def _share(subject: Subject, case: Any) -> None:
+    if subject.kept:
+        await subject.kept[0].wait()
+        return
+    subject.kept.append(trio.Event())
+    await trio.sleep(1)
+    subject.kept[0].set()
+
+
 class _Loud:
     def __del__(self) -> None:
         raise RuntimeError("nobody looks at this")
@@ -98,6 +107,7 @@ def canaries() -> list[Canary]:
         of("timeout-converts", _swallow, Schedule("timeout", Wrap("fail_after", 0.05)), na=unseen),
         of("cleanup-error-kept", common.lose_error, failing),
         of("bystander-unharmed", _fine, na="the storm `concurrent` is not driven on trio"),
+        of("bystander-unharmed", _share, Schedule("concurrent", Wrap("scope"), once.faults)),
         of("cancel-count-balanced", _fine, na="trio counts no cancels: a scope is cancelled or it is not"),
         of("no-loop-reports", _report),
         of("no-hot-spin", _spin),

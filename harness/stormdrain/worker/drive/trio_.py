@@ -34,7 +34,8 @@ class Driver(Phases):
     def __init__(self, trial: Trial) -> None:
         self.trial = trial
         self.steps = Steps(trial)
-        self.result: Outcome | None = None
+        self.result = Outcome("never-entered")
+        self.ended = trio.Event()
         trial.describe_tasks = self._describe
         trial.task_items = self._tasks
         trial.case._on_event = self._on_event
@@ -72,6 +73,7 @@ class Driver(Phases):
         if trial.built.kind == "returned":
             trial.prepare(subject, trio.sleep)
             await self._operate(subject)
+            await self.hand_back()
             await self.settle()
             await self.follow_up(subject)
             del subject
@@ -88,47 +90,69 @@ class Driver(Phases):
     async def _operate(self, subject: Any) -> None:
         trial = self.trial
         await self.sleep(0)
+        others: list[Outcome] = []
         try:
-            async with trio.open_nursery() as nursery:
-                trial.begin()
-                nursery.start_soon(self._operation, subject, nursery.cancel_scope, name="operation")
-                (op,) = nursery.child_tasks
-                for fault in trial.due("after"):
-                    nursery.start_soon(self._after, fault)
-                for fault in trial.due("every"):
-                    nursery.start_soon(self._every, fault)
-                self.steps.own.update(nursery.child_tasks - {op})
-                self.steps.arm(op)
-        except BaseException:
-            # The operation's own errors are in its outcome: it is a nursery of the probe that is cancelled.
-            if self.result is None:
+            async with trio.open_nursery() as callers:
+                await self._first(subject, callers)
+                for n in range(2, self.actors + 1):
+                    callers.start_soon(self._actor, subject, others, name=f"actor {n}")
+                with trio.CancelScope(shield=True):
+                    await self.ended.wait()
+                trial.finish(self.result)
+                if self.actors > 1:
+                    trial.run_bounded("waiting for the other callers")
+        except BaseException as error:
+            if not outcomes.only_cancelled(error):  # else it is a nursery of the probe that is cancelled
                 raise
-        trial.finish(self.result or Outcome("never-entered"))
+        trial.others = tuple(others)
 
-    async def _operation(self, subject: Any, all_of_it: trio.CancelScope) -> None:
-        """The operation's task; the faults that are still to come end with it."""
+    async def _first(self, subject: Any, callers: trio.Nursery) -> None:
+        """Start the operation's task and count from its first step on; set the timers of faults."""
+        trial, steps = self.trial, self.steps
+        trial.begin()
+        callers.start_soon(self._operation, subject, name="operation")
+        (op,) = callers.child_tasks
+        steps.arm(op)
+        for fault in trial.due("start"):
+            if fault.kind != "scope":  # that one is cancelled by what is put around the operation
+                steps.fire(fault)
+        timed = [*trial.due("after"), *trial.due("every")]
+        steps.own.update(trio.lowlevel.spawn_system_task(self._timer, fault) for fault in timed)
+
+    async def _timer(self, fault: Fault) -> None:
+        """Deliver a fault in some seconds, or every few: a task of its own, so that nothing waits for it."""
+        while not self.ended.is_set():
+            with trio.move_on_after(fault.when.n):
+                await self.ended.wait()
+            self.steps.fire_timed(fault)
+            if fault.when.kind == "after":
+                break
+
+    async def _operation(self, subject: Any) -> None:
         trial = self.trial
         try:
-            self.result = outcomes.returned(await self._wrapped(subject))
+            trial.case.result = value = await self._wrapped(subject)
+            self.result = outcomes.returned(value)
         except BaseException as error:
             self.result = outcomes.raised(error, trial.injected)
         self.steps.armed = False
-        all_of_it.cancel()
+        self.ended.set()
+
+    async def _actor(self, subject: Any, others: list[Outcome]) -> None:
+        """Another caller; the first one has the first step."""
+        await trio.lowlevel.cancel_shielded_checkpoint()
+        with trio.CancelScope() as scope:
+            self.steps.scopes.append(scope)
+            try:
+                others.append(outcomes.returned(await self.another(subject)))
+            except BaseException as error:
+                others.append(outcomes.raised(error, self.trial.injected))
 
     async def _wrapped(self, subject: Any) -> Any:
         wrap = self.trial.order.schedule.wrap
         if wrap is None:
             return await self.operation(subject)
         return await _WRAPS[wrap.kind](self, subject, wrap.seconds or 0.0)
-
-    async def _after(self, fault: Fault) -> None:
-        await trio.sleep(fault.when.n)
-        self.steps.fire_timed(fault)
-
-    async def _every(self, fault: Fault) -> None:
-        while True:
-            await trio.sleep(fault.when.n)
-            self.steps.fire_timed(fault)
 
     def _on_event(self, name: str) -> None:
         for fault in self.trial.due("event"):

@@ -11,8 +11,10 @@ from __future__ import annotations
 import importlib
 import inspect
 import re
+import sys
 from collections.abc import Callable
 from importlib import metadata
+from types import FrameType
 from typing import Any
 
 import trio
@@ -96,8 +98,8 @@ def watch_waits(wait: Callable[[Poll, float], Any]) -> None:
     manager.get_events = get_events
 
 
-def watch_cancels(seen: Callable[[trio.CancelScope], None]) -> None:
-    """Call `seen(scope)` whenever a scope that is not cancelled yet is about to be, by whomever."""
+def watch_cancels(seen: Callable[[trio.CancelScope, bool], None]) -> None:
+    """Call `seen(scope, by_deadline)` whenever a scope that is not cancelled yet is about to be."""
     kind: Any = trio.CancelScope
     # From 0.31 on `cancel` and deadlines meet in `_cancel`.
     name = "_cancel" if hasattr(kind, "_cancel") else "cancel"
@@ -107,10 +109,20 @@ def watch_cancels(seen: Callable[[trio.CancelScope], None]) -> None:
 
     def cancel(self: trio.CancelScope, *args: Any, **options: Any) -> None:
         if not getattr(self, "_cancel_called", False):
-            seen(self)
+            seen(self, _by_deadline(sys._getframe(1)))
         real(self, *args, **options)
 
     setattr(kind, name, cancel)
+
+
+def _by_deadline(frame: FrameType | None) -> bool:
+    """Whether it is trio that cancels, since a deadline has passed."""
+    own = _run.__file__
+    while frame is not None and frame.f_code.co_filename == own and frame.f_code.co_name == "cancel":
+        frame = frame.f_back
+    if frame is None or frame.f_code.co_filename != own:
+        return False
+    return frame.f_code.co_name in ("expire", "__enter__", "cancel_called")
 
 
 def _sees_cancels() -> bool:

@@ -77,6 +77,8 @@ class Steps(trio.abc.Instrument):
         self.op: trio.lowlevel.Task | None = None
         self.scope: trio.CancelScope | None = None
         """What the schedule put around the operation: a scope, or a timeout's."""
+        self.scopes: list[trio.CancelScope] = []
+        """Those around the operation's other callers."""
         self.own: set[trio.lowlevel.Task] = set()
         """Tasks of the harness and of trio itself: not steps of the target."""
         self.ready: set[trio.lowlevel.Task] = set()
@@ -208,20 +210,28 @@ class Steps(trio.abc.Instrument):
 
     def fire(self, fault: Fault) -> None:
         """Deliver a fault now, between two steps."""
-        trial, scope = self.trial, self.scope
         where = self.where() if self.started else ()
-        accepted: bool | None = False
         self._firing = True
         try:
-            if fault.kind == "scope" and scope is not None:
-                accepted = None if scope.cancel_called else True
-                internals.cancel(scope, f"{outcomes.TOKEN}:{trial.delivered + 1}")
-            elif fault.kind == "gc":
-                gc.collect()
-                accepted = None
+            accepted = self._deliver(fault)
         finally:
             self._firing = False
-        trial.landed(fault.kind, accepted, where, self.n)
+        self.trial.landed(fault.kind, accepted, where, self.n)
+
+    def _deliver(self, fault: Fault) -> bool | None:
+        """What was answered: for a scope, whether this cancelled it; None where the kind has no answer."""
+        scope = self.scope
+        if fault.kind in ("scope", "actors") and scope is not None:
+            fresh = not scope.cancel_called
+            for one in (scope, *(self.scopes if fault.kind == "actors" else ())):  # all callers in one turn
+                internals.cancel(one, f"{outcomes.TOKEN}:{self.trial.delivered + 1}")
+            return True if fresh else None
+        if fault.kind in ("kill", "stop", "term"):
+            return self.trial.signal_children(fault.kind)
+        if fault.kind == "gc":
+            gc.collect()
+            return None
+        return False
 
     def fire_timed(self, fault: Fault) -> None:
         """Deliver a fault whose moment is a time or an event, if the operation still runs."""
@@ -235,13 +245,13 @@ class Steps(trio.abc.Instrument):
         if scope.cancel_called:  # a timeout of zero
             self.trial.landed("timeout", None, (), self.n)
 
-    def cancelled(self, scope: trio.CancelScope) -> None:
-        """A scope is about to be cancelled, by whomever."""
+    def cancelled(self, scope: trio.CancelScope, by_deadline: bool) -> None:
+        """A scope is about to be cancelled, not by the harness; a deadline of the target's own is no news."""
         if not self.armed or self._firing:
             return
         if scope is self.scope:
             self.trial.landed("timeout", None, self.where(), self.n)
-        else:
+        elif not by_deadline:
             self.trial.called_cancel(chains.caller(2), True, self.where())
 
     def _look_for_cancelled(self, op: trio.lowlevel.Task) -> None:
