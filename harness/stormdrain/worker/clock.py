@@ -84,6 +84,9 @@ class Clock:
         self.bound_at = INFINITY
         """The moment at which what is under way counts as hung."""
         self.on_hang: Callable[[str], None] = lambda why: None
+        self.watchdog: Callable[[float], None] = lambda rest: None
+        """Told every second or so that the loop turns, and how many seconds it may now rest in a wait."""
+        self._fed = 0.0
         self.holds: dict[str, float] = {}
         self.jumps = 0
         self.stalls: list[float] = []
@@ -121,6 +124,13 @@ class Clock:
             self._base += since
             self._stalled(since)
         self._mark = real
+        self._feed(real)
+
+    def _feed(self, real: float, rest: float = 0.0) -> None:
+        """The loop turns: what blocks for longer than it may is ended by the watchdog."""
+        if rest > 1.0 or real - self._fed > 1.0:
+            self._fed = real
+            self.watchdog(rest)
 
     def _stalled(self, seconds: float) -> None:
         """Somebody blocked the loop, or the machine did: time spent waiting for a CPU is not the target's."""
@@ -170,6 +180,7 @@ class Clock:
         self.hub.drain()
         left = self.bound_at - real_monotonic()
         self.turn()
+        self._feed(self._mark, min(left, INFINITY if timeout is None else timeout))
         self._delay = _run_delay()
         if left == INFINITY or (timeout is not None and timeout <= left):
             events = poll(timeout)
@@ -190,6 +201,7 @@ class Clock:
         if moves:
             self._base += passed
         self._mark = real_monotonic()
+        self._feed(self._mark)
         return events
 
     def _jump(self, until: float) -> bool:

@@ -34,6 +34,8 @@ from .trial import BUILD_BOUND, Order, Trial
 
 _VIRTUAL_LIMIT = 60.0
 """Real seconds that a trial in virtual time may take; more means that it blocks or holds."""
+_BLOCK_MARGIN = 2.0
+"""Real seconds beyond the hang bound for which one callback may keep the loop from turning."""
 _BUILD_LIMIT = BUILD_BOUND + 15.0
 """Real seconds within which the subject must be built, by whichever clock."""
 _LARGEST = 32 << 20
@@ -248,10 +250,10 @@ class Pool:
 def _unsaid(running: Running, status: int, timed_out: bool) -> Observation:
     """What is known of a trial that could not say it: it blocked, or the process died."""
     phase = running.phase
-    if timed_out:
+    threads, site = stacks.read(running.folder)
+    if timed_out or threads:  # the watchdog writes the stacks before it ends a process
         seconds = round(real_monotonic() - running.began, 1)
-        threads, site = stacks.read(running.folder)
-        hang: Hang | None = Hang(f"blocked for {seconds:g} real seconds while {phase}", (), threads, (), site)
+        hang: Hang | None = Hang(f"blocked after {seconds:g} real seconds while {phase}", (), threads, (), site)
         end = Outcome("hung")
         note = f"{hang.why if hang else ''}: {threads[0] if threads else 'the stacks were not seen'}"
     else:
@@ -294,7 +296,14 @@ def run_trial(order: Order, folder: str, pipe: int, limit: float) -> None:
     _surroundings(order, folder)
     me = os.getpid()
     file = open(os.path.join(folder, "stacks"), "w")
-    faulthandler.dump_traceback_later(max(min(limit, _BUILD_LIMIT) - 1.0, 1.0), file=file)
+    ends = real_monotonic() + min(limit, _BUILD_LIMIT) - 1.0
+
+    def watchdog(rest: float) -> None:
+        seconds = min(order.bound + _BLOCK_MARGIN + rest, ends - real_monotonic())
+        faulthandler.dump_traceback_later(max(seconds, 0.1), exit=True, file=file)
+
+    clock.watchdog = watchdog
+    watchdog(0.0)
     if order.virtual:
         clock.start_virtual()
 
@@ -303,8 +312,10 @@ def run_trial(order: Order, folder: str, pipe: int, limit: float) -> None:
             _say(pipe, what)
 
     def announce(phase: str, outcome: Outcome | None) -> None:
+        nonlocal ends
         if phase == "operating":
-            faulthandler.dump_traceback_later(max(limit - 1.0, 1.0), file=file)
+            ends += limit - min(limit, _BUILD_LIMIT)
+            watchdog(0.0)
         say({"phase": phase, "outcome": to_json(outcome)})
 
     trial = Trial(order, folder, lambda seen: say({"observation": to_json(seen)}), announce)
@@ -312,7 +323,6 @@ def run_trial(order: Order, folder: str, pipe: int, limit: float) -> None:
     driver.run()
     del driver
     gc.collect()
-    faulthandler.cancel_dump_traceback_later()
     faulthandler.dump_traceback_later(order.exit_bound, file=file)
     trial.report()
     # What the interpreter does when it leaves, as far as the target can notice it.

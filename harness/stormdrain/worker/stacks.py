@@ -22,7 +22,7 @@ def read(folder: str) -> tuple[tuple[str, ...], Site | None]:
     """The stacks in a trial's folder, the main thread's first.
 
     Returns:
-        A line a thread, innermost frame first, frames of the harness left out; and the
+        A line a thread, innermost frame first, down to where the harness called; and the
         innermost line of the target in the main thread.
     """
     try:
@@ -37,7 +37,12 @@ def read(folder: str) -> tuple[tuple[str, ...], Site | None]:
         head = _THREAD.search(block)
         if head is None:
             continue
-        sites = [_site(frame) for frame in _FRAME.finditer(block) if not chains.is_harness(frame["file"])]
+        sites: list[Site] = []
+        for frame in _FRAME.finditer(block):
+            if not chains.is_harness(frame["file"]):
+                sites.append(_site(frame))
+            elif sites:
+                break  # below the harness there is only the loop that it runs
         told = " < ".join(map(str, sites)) or "in the harness"
         if int(head["ident"], 16) == main:
             lines.insert(0, f"main thread: {told}")
