@@ -47,6 +47,8 @@ from .trial import Order
 
 CONFIRM_RUNS = 3
 PASS_SAMPLE = 3
+SHARE = 5
+"""Schedules of a storm in each round, so that a short budget meets every storm."""
 REAL_JOBS = 3
 """Trials in real time mostly wait: so many more of them run at a time."""
 HANG_BOUND = 15.0
@@ -309,16 +311,24 @@ class Campaign:
         )
 
     def _schedules(self) -> Iterator[Schedule]:
-        """What will be thrown, the most telling first."""
+        """What will be thrown: every storm gets its turn, each the most telling first, pairs at the end."""
         wanted = self.options.storms or self.probe.storms or tuple(FAMILIES)
         ground = self._ground()
+        rest: dict[str, list[Schedule]] = {}
         for name, family in FAMILIES.items():
             if name not in wanted:
                 continue
             try:
-                yield from family.generate(ground)
+                rest[name] = family.generate(ground)
             except NotHere as why:
                 self.na[name] = str(why)
+        pairs = rest.pop("cancel-pairs", [])
+        while any(rest.values()):
+            for name, schedules in rest.items():
+                share = SHARE * 2 if name == "cancel-sweep" else SHARE
+                yield from schedules[:share]
+                rest[name] = schedules[share:]
+        yield from pairs
 
     def _storm(self, schedules: Sequence[Schedule]) -> None:
         """Throw everything, within the budget. What was not tried is counted."""
