@@ -233,3 +233,21 @@ class Observation:
     """Every point (only where they were recorded)."""
     timeline: tuple[Event, ...] = ()
     notes: tuple[str, ...] = ()
+    unanchored: tuple[Left, ...] = ()
+    """Pending tasks that a garbage collection would have destroyed: nothing but the loop's weak set holds them."""
+    moments: tuple[str, ...] = ()
+    """Of a service: what happened, in order: `started`, `child-1`, `ready`, the client's own moments, `idle`."""
+    exit_status: int | None = None
+    """Of a service: its exit code, negative where a signal ended it; None where it did not end by itself."""
+    artefacts: Outcome = Outcome("not-run")
+    """Of a service: what the probe's check of its files said."""
+    printed: tuple[str, ...] = ()
+    """Of a service: lines of its output that the probe forbids."""
+    output: str = ""
+    """Of a service: the end of what it printed."""
+    stepping: str = ""
+    """Of a service: whose steps are seen from inside (`asyncio`, `trio`), or why none are."""
+    target: int = 0
+    """The child of a service to which the fault was sent."""
+    undecided: str = ""
+    """Why nothing may be concluded from this trial."""

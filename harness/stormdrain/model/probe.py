@@ -47,3 +47,9 @@ class ProbeSpec:
     doc: str = ""
     real_time: str = ""
     """Why the probe must run in real time, if it says so."""
+    signals: tuple[str, ...] = ()
+    """Signals that the operation delivers to its own process: a handler in process."""
+    exits: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    """Of a service: the exit codes that are right, by signal; `EOF` for the end of its stdin."""
+    prompt: float | None = None
+    """Of a service: seconds from the first signal within which it must have ended."""
