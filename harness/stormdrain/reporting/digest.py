@@ -277,7 +277,7 @@ def headline(run: Run) -> str:
     if run.interrupted:
         return "interrupted; what follows is what was found so far"
     if run.errors:
-        return run.errors[0].splitlines()[0]
+        return next(iter(run.errors[0].splitlines()), "") or "an error without words"
     parts = []
     if run.comparison:
         kinds = Counter(change.kind for change in run.comparison if change.expectation)
