@@ -12,6 +12,7 @@ CLI = {
 
 @probe(
     operation="close",
+    backends=["asyncio", "trio"],
     count=["_close_impl"],
     fail=["_close_impl:RuntimeError", "_process.terminate:PermissionError"],
     parametrize=CLI,

@@ -71,7 +71,7 @@ class Driver(Phases):
         trial.unbuilt = trial.take()
         subject = await self.build()
         if trial.built.kind == "returned":
-            trial.prepare(subject, trio.sleep)
+            trial.prepare(subject, self.sleep)  # a call that is made to raise shields itself as a cleanup does
             await self._operate(subject)
             await self.hand_back()
             await self.settle()
