@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from .clock import clock
 
 if TYPE_CHECKING:
+    from .drive.service_process import Service
     from .props.child import Child
     from .props.hub import Hub
     from .props.peer import Peer
+    from .service import Command, Ready
 
 
 class Case:
@@ -48,6 +50,45 @@ class Case:
             UsageError: there is no such behaviour.
         """
         return self._hub.child(name, **{**script, **self.overrides})
+
+    def spawn(
+        self,
+        argv: Sequence[str | os.PathLike[str]],
+        *,
+        ready: Ready | Sequence[Ready],
+        stdin: str = "open",
+        client: Callable[[Service], Any] | None = None,
+        env: Mapping[str, str] | None = None,
+        cwd: str | os.PathLike[str] | None = None,
+    ) -> Command:
+        """The service of a service probe: what to run. It is started when the probe has returned or yielded this.
+
+        Args:
+            argv: the command, a list of words; no shell is involved.
+            ready: what shows that it is up: `ready_line(...)`, `ready_reply(...)`, `ready_port(...)`,
+                `ready_file(...)`, `ready_when(...)`, or several, one after the other.
+            stdin: `open`: a pipe that stays open; `closed`: /dev/null.
+            client: a function of the service that runs in a thread of its own once it is ready:
+                it sends requests, streams, opens connections, and says `service.in_flight("name")`
+                where a signal shall land.
+            env: environment variables beyond the probe's.
+            cwd: where it runs (default: `case.path`).
+
+        Raises:
+            UsageError: a value is wrong.
+        """
+        from .service import command
+
+        return command(argv, ready=ready, stdin=stdin, client=client, env=env, cwd=cwd)
+
+    def port(self, host: str = "127.0.0.1") -> int:
+        """A TCP port that is free now, for the service to listen on."""
+        import socket
+
+        with socket.socket() as probe:
+            probe.bind((host, 0))
+            number: int = probe.getsockname()[1]
+        return number
 
     def hand_back(self, take_back: Callable[[Any], Any]) -> None:
         """Say how a resource that the operation returns is given back before the follow-up.

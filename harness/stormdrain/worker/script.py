@@ -15,15 +15,18 @@ import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from ..errors import UsageError
+from ..errors import StormdrainError, UsageError
 from ..model import ProbeSpec, Stance
+
+if TYPE_CHECKING:
+    from .service import Terms
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 _CLOSING = {"close", "aclose", "stop", "shutdown", "disconnect", "terminate", "__aexit__", "kill", "cleanup", "wait_closed"}
-_MARK = "__stormdrain_probe__"
+MARK = "__stormdrain_probe__"
 
 
 @dataclass
@@ -49,6 +52,10 @@ class Probe:
     absorbs_cancel: str = ""
     closes: bool = False
     real_time: str = ""
+    kind: str = "async"
+    signals: tuple[str, ...] = ()
+    terms: Terms | None = None
+    """What must be true of a service."""
     file: str = ""
     param: Any = None
     name: str = ""
@@ -60,7 +67,7 @@ class Probe:
             name=self.name,
             file=self.file,
             operation=self.operation if isinstance(self.operation, str) else self.operation.__name__,
-            kind="async",
+            kind=self.kind,
             backends=self.backends,
             storms=self.storms,
             count=self.count,
@@ -74,6 +81,9 @@ class Probe:
             trigger=self.trigger or "",
             doc=inspect.getdoc(self.function) or "",
             real_time=self.real_time,
+            signals=self.signals,
+            exits=dict(self.terms.exits) if self.terms else {},
+            prompt=self.terms.prompt if self.terms else None,
         )
 
 
@@ -145,7 +155,7 @@ def probe(
         name = operation if isinstance(operation, str) else getattr(operation, "__name__", "")
         setattr(
             function,
-            _MARK,
+            MARK,
             Probe(
                 function=function,
                 operation=operation,
@@ -166,6 +176,7 @@ def probe(
                 absorbs_cancel=absorbs_cancel,
                 closes=name in _CLOSING if closes is None else closes,
                 real_time=real_time,
+                signals=tuple(getattr(operation, "signals", ())),
             ),
         )
         return function
@@ -195,16 +206,16 @@ def load(file: str) -> list[Probe]:
         try:
             spec.loader.exec_module(module)
         except BaseException as error:
-            if isinstance(error, (KeyboardInterrupt, GeneratorExit)):
+            if isinstance(error, (KeyboardInterrupt, GeneratorExit, StormdrainError)):
                 raise
             raise UsageError(
                 f"The probe script does not import: {type(error).__name__}: {error}",
                 where=_where(error, file),
                 todo="run it with the target's interpreter, or name what it needs in requires=[...] or --with",
             ) from error
-    found = [probe for value in list(vars(module).values()) if isinstance(probe := getattr(value, _MARK, None), Probe)]
+    found = [probe for value in list(vars(module).values()) if isinstance(probe := getattr(value, MARK, None), Probe)]
     if not found:
-        raise UsageError("The script holds no probe.", where=file, todo="decorate an async generator with @probe(operation=...)")
+        raise UsageError("The script holds no probe.", where=file, todo="decorate an async generator with @probe(operation=...), or a function with @service(...)")
     return [one for probe in found for one in _expand(probe, str(path))]
 
 
