@@ -91,13 +91,10 @@ def code(text: object, limit: int = LIMIT) -> str:
     shown = plain(text, limit).strip()
     if not shown:
         return ""
-    runs = [len(run) for run in re.findall(r"`+", shown)]
-    fence = "`" * (max(runs, default=0) + 1)
-    pad = " " if shown.startswith("`") or shown.endswith("`") else ""
-    if "|" in shown:
-        # A bar ends the cell even within a code span, and its escape is shown outside of a table.
+    if re.search(r"[|<>&`]", shown):
+        # A bar ends a table's cell even within a span, and a span is not read inside of HTML.
         return f"<code>{markdown(shown, limit + 40)}</code>"
-    return f"{fence}{pad}{shown}{pad}{fence}"
+    return f"`{shown}`"
 
 
 def fenced(rows: tuple[str, ...] | list[str], language: str = "") -> str:
