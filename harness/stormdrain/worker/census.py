@@ -13,6 +13,7 @@ import re
 import signal
 import threading
 from collections.abc import Iterable, Mapping
+from types import FrameType
 from typing import Any
 
 from ..model import Left, ProcessFact
@@ -123,6 +124,8 @@ class Census:
                 continue  # the latter waits for a child, which is an item by itself
             frame = stacks.get(thread.ident or 0)
             idle = frame is not None and _is_idle(frame)
+            if idle and _of_the_runtime(frame, thread.name):
+                continue
             name = re.sub(r"\d+", "N", thread.name)
             items.append(
                 Left(
@@ -153,6 +156,18 @@ class Census:
         except OSError:
             return []
         return [Left("file", os.path.join("tmp", name), "file " + re.sub(r"[0-9a-z_]{8}", "X", name)) for name in names]
+
+
+def _of_the_runtime(frame: FrameType | None, name: str) -> bool:
+    """Whether an idle thread is a worker that the loop, anyio or trio keeps for later and ends with the loop."""
+    while frame is not None:
+        where = (os.path.basename(frame.f_code.co_filename), frame.f_code.co_name)
+        if where in (("_thread_cache.py", "_work"), ("_asyncio.py", "run")):
+            return True
+        if where == ("thread.py", "_worker"):
+            return name.startswith("asyncio_")  # other pools are somebody's, who has to end them
+        frame = frame.f_back
+    return False
 
 
 def _program(command: str) -> str:
