@@ -223,7 +223,7 @@ class Lab:
 
     def _work(self, post: Post) -> None:
         with self._worker(post) as worker:
-            roots = list(post.environment.path)
+            roots = _roots(post)
             file = str(post.script.path.resolve())
             specs = [from_json(ProbeSpec, body) for kind, body in worker.ask({"do": "list", "file": file, "roots": roots})]
             first: set[str] = set()
@@ -298,6 +298,11 @@ class Lab:
             script=str(post.script.path),
             requires=tuple(self.request.with_),
         )
+
+
+def _roots(post: Post) -> list[str]:
+    """Where the code of the target lies; the worker knows where its interpreter's own library is."""
+    return ["stdlib"] if post.revision.kind == "stdlib" else list(post.environment.path)
 
 
 def newest() -> Interpreter:
@@ -382,7 +387,7 @@ def replay(token: str, run: Run, listen: Listen, *, project: Path = Path(), cloc
             "do": "campaign",
             "file": file,
             "probe": cell.probe,
-            "roots": list(post.environment.path),
+            "roots": _roots(post),
             "cell": to_json(replace(now, role=cell.role)),
             "schedules": [str(wanted.schedule)],
             "clock": clock or cell.clock,

@@ -25,7 +25,7 @@ def resolve(spec: str, *, project: Path, cache: Cache, sdist: bool = False) -> R
     """Find the code that a revision names and bring its tree into the cache.
 
     Args:
-        spec: `worktree`, a git ref, `pr/N`, `pypi:name==version` or `path:DIR`, with overlays after `+`.
+        spec: `worktree`, a git ref, `pr/N`, `pypi:name==version`, `path:DIR` (with overlays after `+`) or `stdlib`.
         project: the project's directory; the repository is the one that it lies in.
         cache: where trees are kept.
         sdist: refuse a release that has no source distribution.
@@ -40,6 +40,8 @@ def resolve(spec: str, *, project: Path, cache: Cache, sdist: bool = False) -> R
         revision = _release(parsed, cache, sdist)
     elif parsed.kind == "path":
         revision = _directory(parsed, cache)
+    elif parsed.kind == "stdlib":
+        revision = _nothing(parsed, cache)
     else:
         repository = find_repository(project)
         revision = (
@@ -94,6 +96,16 @@ def _directory(spec: Spec, cache: Cache) -> Revision:
 
     label = f"{folder.name}@{identity[:7]}"
     return _in_tree(spec, label, digest("path", identity), "", build, f"copying {folder}", cache)
+
+
+def _nothing(spec: Spec, cache: Cache) -> Revision:
+    """An empty tree: under test is what the interpreter itself brings."""
+
+    def build(scratch: Path) -> Tree:
+        (scratch / "tree").mkdir()
+        return Tree()
+
+    return _in_tree(spec, "stdlib", digest("stdlib"), "", build, "making an empty tree", cache)
 
 
 def _unchanged(copy: Path, files: list[str], identity: str, original: Path) -> Tree:

@@ -21,7 +21,7 @@ class Revision:
 
     spec: as it was written.
     label: short, for tables.
-    kind: `worktree`, `git`, `pr`, `release` or `path`.
+    kind: `worktree`, `git`, `pr`, `release`, `path`, or `stdlib`: no package, the interpreter's own library.
     source: the project's directory in a tree with the overlays applied (tests are looked up there); None
         where only a wheel is to be had.
     root: the same directory without overlays: what is built.

@@ -1,4 +1,4 @@
-"""How a revision is written: `worktree`, a git ref, `pr/N`, `pypi:name==version`, `path:DIR`, and overlays.
+"""How a revision is written: `worktree`, a git ref, `pr/N`, `pypi:name==version`, `path:DIR`, `stdlib`, and overlays.
 
 A revision is named on command lines, in plans and in configuration, often with
 changes on top that no commit has. This module reads the text; it looks at
@@ -19,7 +19,7 @@ from ..errors import UsageError
 
 _OVERLAY = re.compile(r".+\.(toml|patch|diff)")
 
-FORMS = "worktree, a git ref, pr/N, pypi:name==version or path:DIR, each with +overlay.toml or +file.patch"
+FORMS = "worktree, a git ref, pr/N, pypi:name==version, path:DIR or stdlib, each with +overlay.toml or +file.patch"
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class Overlay:
 class Spec:
     """A revision as it was written.
 
-    kind: `worktree`, `git`, `pr`, `release` or `path`.
+    kind: `worktree`, `git`, `pr`, `release`, `path` or `stdlib`.
     name: the ref, the pull request's number, the package's name, the directory.
     version: of a release.
     """
@@ -78,6 +78,10 @@ def parse_spec(text: str, *, project: Path) -> Spec:
         raise UsageError(f"{text!r} names no revision", where="revision", todo=f"give {FORMS}")
     if base == "worktree":
         return Spec(text, "worktree", "", "", overlays)
+    if base == "stdlib":
+        if overlays:
+            raise UsageError("overlays of the standard library cannot be laid", where=text, todo="leave them out")
+        return Spec(text, "stdlib", "", "", ())
     if base.startswith("pypi:"):
         name, version = _release(base.removeprefix("pypi:"), text)
         return Spec(text, "release", name, version, overlays)

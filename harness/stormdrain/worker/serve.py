@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import sysconfig
 import traceback
 from collections.abc import Callable
 from typing import Any
@@ -46,7 +47,7 @@ def serve(requests: int, answers: int, folder: str) -> int:
     kinds: dict[str, Callable[[dict[str, Any], Conversation, str], None]] = {"list": _list, "campaign": _campaign}
     while (request := talk.next()) is not None:
         try:
-            roots.target = tuple(request.get("roots", ()))
+            roots.target = tuple(sysconfig.get_path("stdlib") if root == "stdlib" else root for root in request.get("roots", ()))
             kinds[request["do"]](request, talk, folder)
         except StormdrainError as error:
             talk.say("failed", {"what": error.what, "where": error.where, "todo": error.todo, "code": error.exit_code})
