@@ -328,7 +328,7 @@ def run_trial(order: Order, folder: str, pipe: int, limit: float) -> None:
     # What the interpreter does when it leaves, as far as the target can notice it.
     threading._shutdown()  # type: ignore[attr-defined]
     atexit._run_exitfuncs()
-    _say(pipe, {"exit": "left"})
+    say({"exit": "left"})
 
 
 def _driver(trial: Trial) -> Any:
