@@ -382,6 +382,20 @@ def test_its_correct_twin_passes(campaign: Stager, operation: str) -> None:
     assert [trial.verdict for trial in good.trials] == [Verdict.PASS] * 2, good.told()
 
 
+@pytest.mark.long
+@pytest.mark.parametrize("operation", SUBJECTS)
+def test_in_real_time_the_same_subject_is_flagged_in_the_same_expectation(
+    campaign: Stager, operation: str
+) -> None:
+    expectation, schedule = SUBJECTS[operation]
+    if operation in NEEDS_311 and sys.version_info < (3, 11):
+        pytest.skip("Task.cancelling came with 3.11")
+    bad = campaign(SOURCE, f"{operation}[bad]", schedules=[schedule], clock="real")
+    good = campaign(SOURCE, f"{operation}[good]", schedules=[schedule], clock="real")
+    assert bad.flagged == {expectation}, bad.told()
+    assert good.flagged == set(), good.told()
+
+
 @pytest.mark.parametrize("expectation", CHECKS)
 def test_with_one_check_disabled_by_hand_the_campaign_is_an_error(
     campaign: Stager, tmp_path: Path, expectation: str
