@@ -263,12 +263,17 @@ def _abort_swallowed(context: Context) -> Iterator[Problem]:
     inside = [
         c
         for c in context.seen.cancels
-        if c.accepted and c.caller and c.caller.file.endswith("taskgroups.py") and any(site.target for site in c.chain)
+        if c.accepted and c.caller and _of_group(c.caller) and any(site.target and not _of_group(site) for site in c.chain)
     ]
     if not context.seen.failures.get("sibling") or not inside:
         raise NotApplicable("the group did not abort while the operation was under way")
     if context.seen.operation.kind == "returned" and not context.spec.absorbs_cancel:
         yield Problem("the group's abort was accepted, and the operation returned as if nothing had happened", inside[0].site)
+
+
+def _of_group(site: Site) -> bool:
+    """Whether a line is the task group's own: it may itself be code of the target (the standard library)."""
+    return site.file.endswith("taskgroups.py")
 
 
 def _thrown(context: Context) -> None:
