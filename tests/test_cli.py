@@ -194,7 +194,8 @@ def test_an_interrupted_run_keeps_what_it_found_and_ends_its_children(tmp_path: 
     process.send_signal(number)
     out, err = process.communicate(timeout=60)
     assert process.returncode == 130
-    assert "interrupted" in out
+    assert "interrupted after 1 trial" in out
+    assert "FOUND child-reaped under cancel-sweep: 1 schedule, not confirmed" in out
     assert "out" in err
     loaded = store.load_run(tmp_path / "out")
     assert loaded.interrupted

@@ -87,6 +87,7 @@ def record(name: str, out: Path | None, start: Run, work: Work, show: Callable[[
         raise
     except StormdrainError as error:
         progress.end()
+        end_children()
         _keep(writer, error, error.exit_code, spent())
         raise
     except Exception as error:

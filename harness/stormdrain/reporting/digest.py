@@ -275,7 +275,7 @@ def not_applicable(run: Run) -> tuple[str, ...]:
 def headline(run: Run) -> str:
     """The result in a few words."""
     if run.interrupted:
-        return "interrupted; what follows is what was found so far"
+        return f"interrupted after {_plural(len(run.trials), 'trial')}; what follows was found so far"
     if run.errors:
         return next(iter(run.errors[0].splitlines()), "") or "an error without words"
     parts = []
@@ -313,6 +313,21 @@ def troubles(run: Run, key: str) -> tuple[str, ...]:
         if trial.cell == key and trial.phase == "storm" and trial.error.strip()
     )
     return tuple(f"{verdict} x{count}: {text}" for (verdict, text), count in seen.most_common())
+
+
+def loose(run: Run) -> tuple[str, ...]:
+    """What trials of cells that did not finish found, a line each kind; none of it was confirmed."""
+    done = {result.cell.key for result in run.cells}
+    seen = Counter(
+        (finding.expectation, finding.storm)
+        for trial in run.trials
+        if trial.cell not in done and trial.phase in ("calm", "storm")
+        for finding in trial.findings
+    )
+    return tuple(
+        f"{expectation} under {storm}: {_plural(count, 'schedule')}, not confirmed"
+        for (expectation, storm), count in seen.items()
+    )
 
 
 def doubts(run: Run) -> tuple[str, ...]:

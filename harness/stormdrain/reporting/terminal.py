@@ -155,6 +155,8 @@ def _findings(page: Page, run: Run) -> None:
     doubts = digest.doubts(run)
     for doubt in doubts[:FULL]:
         page.say(("UNRESOLVED ", STYLES[Verdict.UNRESOLVED]), plain(doubt))
+    for text in digest.loose(run)[:FULL]:
+        page.say(("FOUND ", STYLES[Verdict.UNRESOLVED]), plain(text))
     if len(doubts) > FULL:
         page.say(f"and {len(doubts) - FULL} more unresolved, in run.json")
     if doubts:
