@@ -82,6 +82,7 @@ SUBJECTS: dict[str, tuple[str, str]] = {
     "is_late": ("within-deadline", ONCE),
     "cannot_be_closed_again": ("follow-up-works", ONCE),
     "breaks_the_exit": ("exits-cleanly", ONCE),
+    "shares_its_fate": ("bystander-unharmed", "concurrent/f:cancel+0.02s"),
 }
 
 SOURCE = PRELUDE + """
@@ -345,6 +346,12 @@ async def breaks_the_exit(self, case):
         if not self.correct:
             atexit.register(os._exit, 3)
         raise
+
+@twins(closes=True)
+async def shares_its_fate(self, case):
+    if not self.kept or self.kept[0].cancelled():
+        self.kept[:] = [asyncio.ensure_future(asyncio.sleep(0.1))]
+    await (asyncio.shield(self.kept[0]) if self.correct else self.kept[0])
 """
 
 DISABLED = """
