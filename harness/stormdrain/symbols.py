@@ -66,8 +66,8 @@ class Symbols:
             self._lines.append(self._lines[-1] + len(line))
 
     def offset(self, line: int, column: int) -> int:
-        """The byte offset of a line (from 1) and byte column (from 0)."""
-        return self._lines[line - 1] + column
+        """The byte offset of a line (from 1) and byte column (from 0); behind the last line, the end."""
+        return self._lines[min(line, len(self._lines)) - 1] + column
 
     def span(self, node: ast.AST) -> tuple[int, int]:
         """The bytes of a node; of a definition without its decorators."""
@@ -201,3 +201,18 @@ def blocks(node: ast.stmt) -> Iterator[list[ast.stmt]]:
             yield block
     for part in [*getattr(node, "handlers", []), *getattr(node, "cases", [])]:
         yield part.body
+
+
+def all_blocks(tree: ast.AST) -> Iterator[list[ast.stmt]]:
+    """Every block of statements that lies within a function."""
+    for function in ast.walk(tree):
+        if isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            yield from _inner_blocks(function.body)
+
+
+def _inner_blocks(block: list[ast.stmt]) -> Iterator[list[ast.stmt]]:
+    yield block
+    for statement in block:
+        if not isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            for inner in blocks(statement):
+                yield from _inner_blocks(inner)

@@ -95,16 +95,13 @@ class Campaign:
     def run(self, jobs: Sequence[Record]) -> dict[str, Ran]:
         """Run jobs of the worker and gather what comes back."""
         found = {job["id"]: Ran(chosen=list(job["items"])) for job in jobs}
-        for kind, key, *what in self.suite.run(jobs):
+        for kind, key, what in self.suite.run(jobs):
             one = found[key]
             if kind == "planned":
-                one.how = what[0]
-            elif kind == "test":
-                one.results[what[0]] = what[1]
-            elif kind == "broken":
-                one.broken = what[0]
+                one.how = what
             elif kind == "done":
-                one.left, one.seconds = what[0]["left"], what[0]["seconds"]
+                one.results = dict(what["results"])
+                one.left, one.seconds, one.broken = what["left"], what["seconds"], what["broken"]
         return found
 
     def _decoded(self, mutant: Mutant) -> dict[str, str]:
@@ -117,24 +114,18 @@ class Campaign:
         began = time.monotonic()
         items = list(range(len(self.suite.tests)))
         self.listen(f"{self.label}: baseline of {len(items)} tests")
-        runs = self.run(
-            [
-                {"id": "real", "items": items, "clock": "real"},
-                {"id": "lines", "items": items, "clock": "virtual", "cover": True},
-                {"id": "virtual", "items": items, "clock": "virtual"},
-            ]
+        runs = self._runs(
+            items,
+            {
+                "real": {"clock": "real"},
+                "lines": {"clock": "virtual", "cover": True},
+                "virtual": {"clock": "virtual"},
+            },
         )
         again = [
             index for index in items if not _alike([one.results.get(index, {}) for one in runs.values()])
         ]
-        more = self.run(
-            [
-                {"id": "real 2", "items": again, "clock": "real"},
-                {"id": "real 3", "items": again, "clock": "real", "cover": True},
-            ]
-            if again
-            else []
-        )
+        more = self._runs(again, {"real 2": {"clock": "real"}, "real 3": {"clock": "real", "cover": True}})
         for index in items:
             self._judge(index, runs, more)
         self._learn(runs, more)
@@ -145,6 +136,21 @@ class Campaign:
             left_out={**self.suite.facts["errors"], **self.facts.left_out},
             seconds=round(time.monotonic() - began, 3),
         )
+
+    def _runs(self, items: Sequence[int], kinds: Mapping[str, Record]) -> dict[str, Ran]:
+        """Run tests in several ways; in real time, which takes long, in as many parts as there are jobs."""
+        jobs: list[Record] = []
+        for name, options in kinds.items():
+            parts = self.suite.spec.jobs if options["clock"] == "real" else 1
+            for number in range(min(parts, len(items))):
+                jobs.append({"id": f"{name} {number}", "items": list(items[number::parts]), **options})
+        found = {name: Ran(chosen=list(items)) for name in kinds if items}
+        for key, ran in self.run(jobs).items():
+            one = found[key.rpartition(" ")[0]]
+            one.results.update(ran.results)
+            one.left += ran.left
+            one.broken = one.broken or ran.broken
+        return found
 
     def _judge(self, index: int, runs: Mapping[str, Ran], more: Mapping[str, Ran]) -> None:
         """Keep a test that is green three times in one clock; else name it and say what it did."""
@@ -184,7 +190,7 @@ class Campaign:
         facts.left = len(runs["real"].left)
 
     def _needs(self, index: int, runs: Mapping[str, Ran], more: Mapping[str, Ran]) -> Record:
-        """The most that a test needed over its runs in the clock that it keeps; real ones count for its deadline."""
+        """The most that a test needed over its runs in the clock that it keeps, and in real time."""
         real = index in self.facts.real
         records = [runs["real"].results[index]]
         records += [one.results[index] for one in (more if real else runs).values() if index in one.results]
@@ -230,7 +236,7 @@ class Campaign:
 
     def covering(self, mutant: Mutant) -> list[int]:
         """The tests that can notice a mutant, in the order of the suite."""
-        if not mutant.regions:
+        if not mutant.regions or self._ran_at_import(mutant):
             return list(self.facts.kept)
         found = set()
         for index in self.facts.kept:
@@ -243,8 +249,19 @@ class Campaign:
             found |= self.forced_catchers.get(function, set())
         return sorted(found)
 
+    def _ran_at_import(self, mutant: Mutant) -> bool:
+        """Whether one of its functions is called while the suite is imported: then no test's lines tell."""
+        ran = {(self.suite.relative[path], line) for path, line in self.suite.facts["imported"]}
+        lines = {
+            (path, symbol.line)
+            for path, table in self.symbols.items()
+            for symbol in table.all
+            if f"{path}:{symbol.name}" in mutant.functions
+        }
+        return bool(ran & lines)
+
     def mutate(self, mutants: Sequence[Mutant]) -> dict[str, Ran]:
-        """Run mutants. Those that do not compile, or are the same program as the original or a sibling, are not run."""
+        """Run mutants. What does not compile, or is the same as the original or a sibling, is not run."""
         texts = {one.id: self._decoded(one) for one in mutants}
         compiled = self.suite.compile(texts)
         found: dict[str, Ran] = {}

@@ -29,7 +29,7 @@ def confirm(campaign: Campaign, mutants: Sequence[Mutant], found: Mapping[str, R
 
 
 def _repeat(campaign: Campaign, mutants: Sequence[Mutant], found: Mapping[str, Ran]) -> list[Mutant]:
-    """Run the quickest test that caught each mutant again. Returns the mutants that it did not catch again."""
+    """Run the quickest test that caught each mutant again. Returns the mutants that it did not catch."""
     jobs: list[Record] = []
     for one in mutants:
         ran = found[one.id]
@@ -60,7 +60,7 @@ def _weight(record: Record) -> int:
 
 
 def _sound(record: Record) -> bool:
-    """A verdict that rests on nothing but the process itself needs no second look: nothing could have ended it."""
+    """Whether a verdict rests on nothing but the process itself: then nothing could have ended the hang."""
     return record.get("verdict") in ("deadlock", "spun", "looped", "hung") and not record.get("company")
 
 

@@ -180,6 +180,6 @@ def _split(entry: str) -> tuple[str, str]:
 
 
 def names_match(wanted: str, test: str) -> bool:
-    """Whether a test (a node id) is the one that a plan names: whole, from its function on, or without parameters."""
+    """Whether a plan means this test: by node id, from its function on, or without parameters."""
     function = test.rpartition("::")[2]
     return wanted in (test, function, function.partition("[")[0])

@@ -4,7 +4,8 @@ A line of a diff that can be taken back without any test noticing is a line that
 test holds. Groups of lines are compared without their indentation, for a change
 that wraps a block moves every line of it and changes only one; what it wrapped them
 in is taken away by the syntax tree: a `with` unwrapped, an `except` arm or a
-decorator dropped.
+decorator dropped. So is each statement that the change added, since one group may
+hold a whole method.
 """
 
 from __future__ import annotations
@@ -14,10 +15,10 @@ import difflib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from ..splice import Splice
-from ..symbols import Symbols
+from ..splice import Splice, apply
+from ..symbols import Symbols, all_blocks
 from .mutant import Mutant, mutant
-from .unwrap import without_arm, without_decorator, without_with
+from .unwrap import without_arm, without_decorator, without_statement, without_with
 
 WHY = "no test holds this part of the change: it can be taken back unnoticed"
 
@@ -63,7 +64,12 @@ def _of_file(path: str, old: bytes, new: bytes, symbols: Symbols) -> Iterator[tu
         seen.add(key)
         return not known and _parses(new, found)
 
-    moved = _groups([line.strip() for line in before], [line.strip() for line in after])
+    plain_before, plain_after = [line.strip() for line in before], [line.strip() for line in after]
+    moved = [
+        part
+        for group in _groups(plain_before, plain_after)
+        for part in _refined(group, plain_before, plain_after)
+    ]
     changed = {number for group in moved for number in range(group.start, group.end)}
     for group in moved:
         splice = Splice(path, offsets[group.start], offsets[group.end], _moved_back(group, before, after))
@@ -74,7 +80,7 @@ def _of_file(path: str, old: bytes, new: bytes, symbols: Symbols) -> Iterator[tu
         found = [Splice(path, offsets[group.start], offsets[group.end], text)]
         if fresh(found):
             yield "revert-hunk", found
-    for operator, found in _by_syntax(path, symbols, changed):
+    for operator, found in (*_by_syntax(path, symbols, changed), *_statements(path, symbols, changed)):
         if fresh(found):
             yield operator, found
 
@@ -84,11 +90,39 @@ def _groups(before: list[bytes], after: list[bytes]) -> list[Group]:
     return [Group(j1, j2, i1, i2) for tag, i1, i2, j1, j2 in matcher.get_opcodes() if tag != "equal"]
 
 
+def _refined(group: Group, before: list[bytes], after: list[bytes]) -> list[Group]:
+    """A group split at its most similar pair of lines, and so on: an edited line apart from new ones."""
+    old = range(group.old_start, group.old_end)
+    new = range(group.start, group.end)
+    if len(old) * len(new) <= 1 or len(old) * len(new) > _PAIRS:
+        return [group]
+    similar, i, j = max((_similarity(before[i], after[j]), -i, -j) for i in old for j in new)
+    if similar < _ALIKE:
+        return [group]
+    i, j = -i, -j
+    parts = [Group(group.start, j, group.old_start, i), Group(j + 1, group.end, i + 1, group.old_end)]
+    first, last = (_refined(part, before, after) for part in parts)
+    both = [*first, Group(j, j + 1, i, i + 1), *last]
+    return [part for part in both if part.start < part.end or part.old_start < part.old_end]
+
+
+_ALIKE = 0.6
+_PAIRS = 2500
+
+
+def _similarity(old: bytes, new: bytes) -> float:
+    matcher = difflib.SequenceMatcher(None, old.decode("utf-8", "replace"), new.decode("utf-8", "replace"))
+    return matcher.ratio() if matcher.quick_ratio() >= _ALIKE else 0.0
+
+
 def _moved_back(group: Group, before: list[bytes], after: list[bytes]) -> bytes:
     """Base's lines of a group, indented as head indents the lines around them."""
     shift = 0
-    for old, new in ((group.old_start - 1, group.start - 1), (group.old_end, group.end)):
-        if 0 <= old < len(before) and 0 <= new < len(after) and before[old].strip():
+    beside = [(group.old_start - 1, group.start - 1), (group.old_end, group.end)]
+    if group.end - group.start == group.old_end - group.old_start == 1:
+        beside = [(group.old_start, group.start)]  # an edited line: its own indentation is meant
+    for old, new in beside:
+        if 0 <= old < len(before) and 0 <= new < len(after) and before[old].strip() and after[new].strip():
             shift = _indent(after[new]) - _indent(before[old])
             break
     out = []
@@ -103,8 +137,6 @@ def _indent(line: bytes) -> int:
 
 
 def _parses(source: bytes, found: list[Splice]) -> bool:
-    from ..splice import apply
-
     try:
         ast.parse(apply(source, found))
     except (SyntaxError, ValueError):
@@ -125,3 +157,18 @@ def _by_syntax(path: str, symbols: Symbols, changed: set[int]) -> Iterator[tuple
             for decorator in node.decorator_list:
                 if decorator.lineno - 1 in changed:
                     yield "drop-decorator", without_decorator(path, symbols, decorator)
+
+
+_KEPT = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Import, ast.ImportFrom, ast.Pass)
+"""What is not dropped by itself: without it nothing runs at all, or nothing changes."""
+
+
+def _statements(path: str, symbols: Symbols, changed: set[int]) -> Iterator[tuple[str, list[Splice]]]:
+    """Each statement within functions that lies wholly in lines that the change wrote."""
+    for block in all_blocks(symbols.tree):
+        for node in block:
+            lines = range(node.lineno - 1, node.end_lineno or node.lineno)
+            constant = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+            declared = isinstance(node, ast.AnnAssign) and node.value is None
+            if not isinstance(node, _KEPT) and not constant and not declared and changed.issuperset(lines):
+                yield "drop-statement", without_statement(path, symbols, node, alone=len(block) == 1)

@@ -55,7 +55,7 @@ class MutationRequest:
     plans: tuple[Path, ...] = ()
     symbols: tuple[str, ...] = ()
     pythons: tuple[str, ...] = ()
-    environment: EnvironmentConfig = EnvironmentConfig()
+    environment: EnvironmentConfig = field(default_factory=EnvironmentConfig)
     requires: tuple[str, ...] = ()
     sources: tuple[str, ...] = ("plan", "revert")
     jobs: int = 2
@@ -103,7 +103,7 @@ def run(request: MutationRequest, listen: Listen) -> tuple[tuple[MutantRecord, .
 
 
 def completed(request: MutationRequest) -> tuple[MutationRequest, tuple[Plan, ...]]:
-    """Take from the plans what the request leaves open. The request wins; the first plan wins over later ones."""
+    """Take from the plans what the request leaves open; the first plan wins over later ones."""
     plans = tuple(read_plan(file) for file in request.plans)
     head = request.head or next((plan.head for plan in plans if plan.head), "worktree")
     base = request.base or next((plan.base for plan in plans if plan.base), "")

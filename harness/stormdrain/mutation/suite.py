@@ -152,7 +152,7 @@ class SuiteProcess:
                 self.tests, self.facts = tuple(what[0]), what[1]
                 break
             if kind == "failed":
-                raise self._cannot_collect(f"pytest ended with status {what[0]}")
+                raise self._cannot_collect(what[0])
         if elsewhere := self.facts["elsewhere"]:
             name, file = next(iter(elsewhere.items()))
             raise UsageError(
@@ -201,15 +201,15 @@ class SuiteProcess:
                     break
         return found
 
-    def run(self, jobs: Sequence[Record]) -> Iterator[tuple[Any, ...]]:
+    def run(self, jobs: Sequence[Record]) -> Iterator[tuple[str, str, Any]]:
         """Run jobs and give what comes back, in the order in which it comes.
 
         Args:
             jobs: fields of `worker.suite.child.Job`, with `files` for the texts.
 
         Yields:
-            `("planned", id, reason)`: how the mutant gets in; `("test", id, item,
-            record)`; `("broken", id, text)`; `("done", id, facts)`.
+            `("planned", id, reason)`: how the mutant gets in; `("done", id, facts)`: all
+            that became of it, with `results`, pairs of a test's number and its record.
         """
         for job in jobs:
             self._send({"do": "run", **job})
@@ -217,7 +217,7 @@ class SuiteProcess:
         if not open_jobs:
             return
         for line in self._lines(None):
-            yield line
+            yield line[0], line[1], line[2]
             if line[0] == "done":
                 open_jobs.discard(line[1])
                 if not open_jobs:

@@ -14,7 +14,7 @@ from ..symbols import Symbols
 
 
 def without_with(path: str, symbols: Symbols, node: ast.With | ast.AsyncWith) -> list[Splice]:
-    """The body of a `with` in its place. Names that it binds are gone, so a body that uses them fails at once."""
+    """The body of a `with` in its place. Names that it binds are gone: a body that uses them fails."""
     return [_replace(path, symbols, node, block_text(symbols, node.body, node))]
 
 
@@ -28,12 +28,7 @@ def without_arm(path: str, symbols: Symbols, node: ast.AST, handler: ast.ExceptH
     if len(handlers) == 1 and orelse:
         return []
     start = symbols.offset(handler.lineno, 0)
-    end_line = handler.end_lineno or handler.lineno
-    end = (
-        symbols.offset(end_line + 1, 0)
-        if end_line < len(symbols.source.splitlines())
-        else len(symbols.source)
-    )
+    end = symbols.offset((handler.end_lineno or handler.lineno) + 1, 0)
     return [Splice(path, start, end, b"")]
 
 
@@ -43,13 +38,24 @@ def without_decorator(path: str, symbols: Symbols, decorator: ast.expr) -> list[
     return [Splice(path, start, symbols.offset((decorator.end_lineno or decorator.lineno) + 1, 0), b"")]
 
 
+def without_statement(path: str, symbols: Symbols, node: ast.stmt, *, alone: bool) -> list[Splice]:
+    """A block without one of its statements; `pass` in its place where it is alone or shares its line."""
+    start, end = symbols.span(node)
+    first = symbols.offset(node.lineno, 0)
+    last = symbols.offset((node.end_lineno or node.lineno) + 1, 0)
+    shares = symbols.source[first:start].strip() or symbols.source[end:last].strip()[:1] not in (b"", b"#")
+    if alone or shares:
+        return [Splice(path, start, end, b"pass")]
+    return [Splice(path, first, last, b"")]
+
+
 def _replace(path: str, symbols: Symbols, node: ast.AST, text: bytes) -> Splice:
     start, end = symbols.span(node)
     return Splice(path, start, end, text)
 
 
 def block_text(symbols: Symbols, body: list[ast.stmt], outer: ast.AST) -> bytes:
-    """The source of statements, indented as the statement that they are to stand for; its first line without blanks."""
+    """The source of statements, indented as the one that they stand for; the first line without blanks."""
     width = symbols.span(outer)[0] - symbols.offset(outer.lineno, 0)  # type: ignore[attr-defined]
     inside = lines_within_strings(symbols.source.decode())
     parts: list[bytes] = []

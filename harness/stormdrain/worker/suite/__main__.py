@@ -6,14 +6,16 @@ says that the host is gone, requests from the host, lines to it.
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import json
 import os
+import signal
 import sys
+from pathlib import Path
 from typing import Any
 
 from .. import guardian, linux
+from . import clock, doors, finder
 
 
 def main() -> int:
@@ -30,52 +32,48 @@ def main() -> int:
 
 def work(settings: dict[str, Any], commands: int, events: int) -> int:
     """Collect the suite and serve jobs."""
-    import signal
-
-    from . import clock, doors, finder
-
     signal.signal(signal.SIGINT, signal.default_int_handler)
     clock.install()
     doors.open_asyncio()
-    import pytest
+    try:
+        import pytest
+    except ImportError as error:
+        os.write(events, (json.dumps(["failed", f"{error}; the suite needs pytest"]) + "\n").encode())
+        return 1
 
+    from . import rewrites
+    from .cold import Cold
     from .monitor import ImportWatch
-    from .session import ColdSession, Session
-    from .zygote import Zygote
+    from .session import Session
+    from .warm import Warm
+    from .zygote import ColdStart, Zygote
 
     os.chdir(settings["cwd"])
     if sys.path and sys.path[0] in ("", settings["cwd"], os.getcwd()):
         del sys.path[0]
-    arguments = settings["arguments"] + _quietened()
     real = set(settings["files"].values())
     finder.install(settings["layers"], real)
+    rewrites.keep(Path(settings["temporary"]))
     watch = ImportWatch(functools.lru_cache(maxsize=None)(lambda name: os.path.realpath(name) in real))
-
-    def cold(request: dict[str, Any], pipe: int) -> None:
-        session = ColdSession(settings, request, pipe, watch)
-        watch.start()
-        status = pytest.main(arguments, plugins=[session])
-        if not session.served:
-            session.errors.setdefault("", f"pytest ended with status {int(status)} before it had collected")
-            session.lose(session.names)
-            session.send("end", [])
-
-    zygote = Zygote(cold)
-    session = Session(settings, commands, events, watch, zygote)
+    arguments = settings["arguments"] + _quietened()
+    begun = Zygote.begin()
+    role = Cold(begun) if isinstance(begun, ColdStart) else Warm(commands, events, begun)
+    session = Session(settings, watch, role, Cold)
     watch.start()
     status = pytest.main(arguments, plugins=[session])
     if not session.served:
-        with contextlib.suppress(BrokenPipeError):
-            session.send("failed", int(status))
+        session.role.lose(session, f"pytest ended with status {int(status)} before it had collected")
     sys.stdout.flush()
     os._exit(0)
 
 
 def _quietened() -> list[str]:
-    """Options that switch off what has no place under a mutant: caches, coverage, reordering, other processes."""
+    """Options that switch off what has no place under a mutant: caches, coverage, other processes."""
     from importlib.util import find_spec
 
     options = ["-p", "no:cacheprovider", "--capture=no"]
+    if os.environ.get("PYTEST_DISABLE_PLUGIN_AUTOLOAD"):
+        return options
     if find_spec("pytest_cov"):
         options.append("--no-cov")
     if find_spec("pytest_randomly"):

@@ -9,7 +9,6 @@ gives its own children the chance to get away.
 from __future__ import annotations
 
 import gc
-import json
 import os
 import resource
 import signal
@@ -25,7 +24,8 @@ import pytest
 
 from .. import linux, procfs
 from . import doors, finder, mirror
-from .clock import clock, real_perf_counter
+from .board import Board
+from .clock import clock, real_monotonic, real_perf_counter
 from .hangs import Hang, hangs, watch_jumps
 from .monitor import LineWatch
 from .swap import Index, Swap
@@ -88,7 +88,7 @@ class Reports:
         self.active = False
         self.now: Json = {}
         self.shared: dict[Any, set[tuple[str, int]]] = defaultdict(set)
-        """Lines that ran while a fixture of a broader scope was set up; they count for each test that uses it."""
+        """Lines that ran while a fixture of a broader scope was set up: they count for each of its users."""
         self.lines: LineWatch | None = None
 
     @pytest.hookimpl(tryfirst=True)
@@ -141,42 +141,42 @@ def describe(excinfo: pytest.ExceptionInfo[BaseException]) -> str:
 class Child:
     """Runs a job's tests in the process that it is made in."""
 
-    def __init__(self, suite: Suite) -> None:
-        self.config, self.items, self.reports, self.index = (
-            suite.config,
-            suite.items,
-            suite.reports,
-            suite.index,
-        )
-        self.needs, self.memory, self.layers = suite.needs, suite.memory, suite.layers
+    def __init__(self, suite: Suite, pipe: int) -> None:
+        self._suite, self._pipe = suite, pipe
+        self.config, self.items, self.reports = suite.config, suite.items, suite.reports
+        self.index, self.needs = suite.index, suite.needs
         self._current = -1
 
-    def run(self, job: Job, items: list[int], pipe: int, temporary: Path) -> None:
-        """Run the tests, report on `pipe`, wait to be killed."""
+    def run(self, job: Job, items: list[int], board: Board, temporary: Path) -> None:
+        """Run the tests, put their records on the board, and leave; with children left, wait to be killed."""
         me = os.getpid()
 
-        def send(*what: object) -> None:
+        def put(*what: object) -> None:
             if os.getpid() != me:  # a fork that the code under test made and lost
                 os._exit(1)
-            os.write(pipe, (json.dumps(what) + "\n").encode())
+            board.put(*what)
 
-        hangs.report = lambda kind, where: send("result", self._current, self._closed(kind, where))
+        hangs.report = lambda kind, where: put("result", self._current, self._closed(kind, where))
         self._prepare(job, temporary)
         for position, index in enumerate(items):
             following = self.items[items[position + 1]] if position + 1 < len(items) else None
-            send("start", index)
+            board.start(index, real_monotonic())
             self._one(job, index, following)
-            send("result", index, self.reports.now)
+            put("result", index, self.reports.now)
             if self.reports.now.get("verdict") or (job.first and self.reports.now["out"] == "failed"):
                 break
-        send("end", [procfs.command(pid) for pid in procfs.descendants() if procfs.alive(pid)])
+        left = [procfs.command(pid) for pid in procfs.descendants() if procfs.alive(pid)]
+        put("end", left)
+        if not left:
+            os._exit(0)
+        os.write(self._pipe, b'["end", []]\n')
         while True:
             signal.pause()
 
     def _prepare(self, job: Job, temporary: Path) -> None:
         os.setsid()
         linux.become_subreaper()
-        _limit_memory(self.memory)
+        _limit_memory(self._suite.memory)
         _own_capture(self.config)
         temporary.mkdir()
         self.config._tmp_path_factory._basetemp = temporary  # type: ignore[attr-defined]
@@ -184,7 +184,7 @@ class Child:
             function.__code__ = code
         finder.serve(job.texts, self.index.names)
         if job.mirror and job.texts:
-            roots = mirror.mirror(job.texts, self.layers, temporary.with_suffix(".path"))
+            roots = mirror.mirror(job.texts, self._suite.layers, temporary.with_suffix(".path"))
             old = os.environ.get("PYTHONPATH", "")
             os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [*roots, old]))
         functions = [function.__code__ for found in self.index.functions.values() for function in found]
@@ -254,7 +254,7 @@ class Child:
 
 
 def _limit_memory(extra: int) -> None:
-    """Bound what a mutant can take: private writable memory, so that what is merely reserved does not count."""
+    """Bound the private writable memory, so that what is merely reserved does not count."""
     try:
         with open("/proc/self/statm") as file:
             data = int(file.read().split()[5]) * resource.getpagesize()
@@ -279,8 +279,8 @@ def _own_capture(config: pytest.Config) -> None:
         manager.start_global_capturing()
 
 
-def fork(suite: Suite, job: Job, items: list[int], temporary: Path) -> tuple[int, int]:
-    """Start a child of this process for a job. Returns its pid and the pipe that it reports on."""
+def fork(suite: Suite, job: Job, items: list[int], board: Board, temporary: Path) -> tuple[int, int]:
+    """Start a child of this process for a job. Returns its pid and the pipe that it may call on."""
     read, write = os.pipe()
     parent = os.getpid()
     pid = os.fork()
@@ -289,10 +289,10 @@ def fork(suite: Suite, job: Job, items: list[int], temporary: Path) -> tuple[int
         return pid, read
     try:
         linux.die_with_parent(parent)
-        Child(suite).run(job, items, write, temporary)
+        Child(suite, write).run(job, items, board, temporary)
     except BaseException as error:  # the fork must never come back into the parent's code
         text = "".join(traceback.format_exception(type(error), error, error.__traceback__))
-        os.write(write, (json.dumps(["broken", text[-2000:]]) + "\n").encode())
+        board.put("broken", text[-2000:])
     finally:
         os._exit(70)
 

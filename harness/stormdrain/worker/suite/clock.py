@@ -28,7 +28,7 @@ FOREVER = 1e6
 """A timeout of more seconds than this is none (trio waits for a day where it has no deadline)."""
 _LOOK = 0.001
 _QUIET_FOR_DEADLOCK = 0.2
-"""Real seconds of quiet after which a wait without a timer, in company, counts as one that nothing will end."""
+"""Real seconds of quiet, in company, after which a wait without a timer is one that nothing will end."""
 
 Look = tuple[tuple[str, str, str], ...]
 
@@ -59,7 +59,7 @@ def in_company() -> bool:
 
 
 class SuiteClock:
-    """One per process. `offset` is how far it has jumped ahead; `company` says that something lived at a jump."""
+    """One per process. `offset`: how far it has jumped ahead; `company`: something lived at a jump."""
 
     def __init__(self) -> None:
         self.offset = 0.0
@@ -91,7 +91,9 @@ class SuiteClock:
             return self._nothing_left(False, timeout or 0.0, last)  # nobody has moved since the last jump
         return self._watch(poll, FOREVER if timeout is None else timeout, endless, last)
 
-    def _watch(self, poll: Callable[[float | None], Any], timeout: float, endless: bool, last: Look | None) -> Any:
+    def _watch(
+        self, poll: Callable[[float | None], Any], timeout: float, endless: bool, last: Look | None
+    ) -> Any:
         """Poll until everything is quiet, an event comes or real time has reached the timer."""
         until = real_monotonic() + timeout
         since = real_monotonic()
@@ -122,8 +124,23 @@ clock = SuiteClock()
 
 
 def install() -> None:
-    """Put the clock in place of `time.monotonic` and `time.perf_counter`; before any code of the target is imported."""
-    time.monotonic = lambda: real_monotonic() + clock.offset
-    time.perf_counter = lambda: real_perf_counter() + clock.offset
-    time.monotonic_ns = lambda: int((real_monotonic() + clock.offset) * 1e9)
-    time.perf_counter_ns = lambda: int((real_perf_counter() + clock.offset) * 1e9)
+    """Put the clock in place of the time module's, before any code of the target is imported."""
+
+    def monotonic() -> float:
+        return real_monotonic() + clock.offset
+
+    def perf_counter() -> float:
+        return real_perf_counter() + clock.offset
+
+    def monotonic_ns() -> int:
+        return int((real_monotonic() + clock.offset) * 1e9)
+
+    def perf_counter_ns() -> int:
+        return int((real_perf_counter() + clock.offset) * 1e9)
+
+    for function in (monotonic, perf_counter, monotonic_ns, perf_counter_ns):
+        function.__module__, function.__qualname__ = (
+            "time",
+            function.__name__,
+        )  # plugins look timers up by name
+        setattr(time, function.__name__, function)

@@ -63,13 +63,13 @@ def own(code: CodeType) -> tuple[object, ...]:
 
 
 def chains(original: CodeType, mutated: CodeType, outer: tuple[Pair, ...] = ()) -> Iterator[tuple[Pair, ...]]:
-    """Where two compiled files differ: chains of pairs, outermost first, that end in a pair which itself differs."""
+    """Where two compiled files differ: chains of pairs, outermost first; the last pair itself differs."""
     outer += ((original, mutated),)
     here, there = nested(original), nested(mutated)
     if own(original) != own(mutated):
         yield outer
     if len(here) == len(there):
-        for first, second in zip(here, there):
+        for first, second in zip(here, there, strict=True):
             yield from chains(first, second, outer)
 
 

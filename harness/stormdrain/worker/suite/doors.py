@@ -80,7 +80,7 @@ def open_trio() -> None:
     def get_events(self: Any, timeout: float) -> Any:
         if not hangs.armed:
             return original(self, timeout)
-        # anyio's test runner has trio as a guest: then this is a worker thread, and the main one waits for it.
+        # anyio's test runner has trio as a guest: this is a worker thread then, the main one waits.
         hangs.turn(lambda: 0.0, unwind=False)
         if timeout <= 0:
             return original(self, timeout)

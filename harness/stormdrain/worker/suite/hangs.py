@@ -53,7 +53,7 @@ class Hangs:
         self._tick = (0, 0)
 
     def start(self, turns: int, jumps: int, cpu: float) -> None:
-        """A test begins; what it needed in the baseline bounds what it gets. 0 turns: nothing is known yet."""
+        """A test begins; its baseline bounds what it gets. 0 turns: nothing is known yet."""
         self.turns = self.jumps = self.most_jumps = self._leaps = self._still = 0
         self.verdict, self.where, self._look, self._tick = "", [], (), (0, 0)
         known = turns > 0
@@ -82,7 +82,7 @@ class Hangs:
         os._exit(3)
 
     def turn(self, next_timer: Callable[[], float], *, unwind: bool) -> None:
-        """A turn of the loop begins. `next_timer` gives the seconds to the next timer, 0 where there is none."""
+        """A turn of the loop begins. `next_timer`: seconds to the next timer, 0 where there is none."""
         self.turns += 1
         if self.jumps > self.most_jumps:
             self.most_jumps = self.jumps
@@ -133,7 +133,7 @@ def watch_jumps(functions: list[CodeType]) -> None:
 
 
 def waiting_tasks() -> list[str]:
-    """Every task of the running loop and the line on which it waits; for a loop that does not await, the line it is on."""
+    """Every task of the running loop and its line; where no loop runs, the line that does."""
     try:
         loop = asyncio.get_running_loop()
     except RuntimeError:

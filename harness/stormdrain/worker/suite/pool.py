@@ -12,12 +12,14 @@ import contextlib
 import json
 import os
 import select
+import signal
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 from .. import procfs, reaper
+from .board import Board
 from .child import Job, Needs
 from .clock import FOREVER, real_monotonic
 
@@ -28,18 +30,18 @@ UNKNOWN_SECONDS = 120.0
 
 @dataclass
 class Slot:
-    """One fork at work. `mine`: it is a child of this process (a cold start is a child of the zygote)."""
+    """One fork at work. A cold start has no board: it is a child of the zygote and reports on its pipe."""
 
     job: Job
     items: list[int]
     pid: int
     pipe: int
-    mine: bool = True
+    board: Board | None = None
     pidfd: int = -1
     buffer: bytes = b""
-    current: int | None = None
+    current: int = -1
     since: float = 0.0
-    bound: float | None = None
+    bound: float = UNKNOWN_SECONDS
     results: set[int] = field(default_factory=set)
     left: list[str] = field(default_factory=list)
     ended: bool = False
@@ -52,7 +54,9 @@ class Progress:
 
     forks: int = 0
     began: float = 0.0
+    results: list[tuple[int, Record]] = field(default_factory=list)
     left: list[str] = field(default_factory=list)
+    broken: str = ""
     over: bool = False
 
 
@@ -61,24 +65,24 @@ class Pool:
 
     Args:
         width: how many forks at once.
-        start: makes the fork for a job and some of its items.
-        emit: gets `("test", job id, item, record)` and `("done", job id, facts)`.
+        start: makes the fork for a job and some of its items, with a board if it is to have one.
+        emit: gets `("done", job id, facts)`, with all results.
         needs: what each test needed unmutated.
     """
 
     def __init__(
         self,
         width: int,
-        start: Callable[[Job, list[int]], Slot],
+        start: Callable[[Job, list[int], Board], Slot],
         emit: Callable[..., None],
         needs: dict[int, Needs],
     ) -> None:
         self.width, self._start, self._emit, self._needs = width, start, emit, needs
         self.waiting: deque[tuple[Job, list[int]]] = deque()
-        self.live: dict[int, Slot] = {}
-        """By pipe."""
+        self.live: list[Slot] = []
         self.keep: set[int] = set()
         """Children of this process that are no forks of this pool."""
+        self._boards: list[Board] = []
         self._progress: dict[str, Progress] = {}
 
     @property
@@ -95,14 +99,18 @@ class Pool:
         """Start forks while there is room."""
         while self.waiting and len(self.live) < self.width:
             job, items = self.waiting.popleft()
-            slot = self._start(job, items)
+            board = self._boards.pop() if self._boards else Board()
+            board.clear()
+            slot = self._start(job, items, board)
+            if slot.board is None:
+                self._boards.append(board)
             progress = self._progress[job.id]
             progress.began = progress.began or real_monotonic()
             progress.forks += 1
             with contextlib.suppress(OSError, AttributeError):
                 slot.pidfd = os.pidfd_open(slot.pid)
             slot.since = real_monotonic()
-            self.live[slot.pipe] = slot
+            self.live.append(slot)
 
     def step(self, also: int = -1, timeout: float = 60.0) -> bool:
         """Wait for news and take it in. Returns whether `also`, another descriptor, can be read."""
@@ -110,83 +118,33 @@ class Pool:
         poller = select.poll()
         if also >= 0:
             poller.register(also, select.POLLIN)
-        for slot in self.live.values():
+        now = real_monotonic()
+        for slot in self.live:
             poller.register(slot.pipe, select.POLLIN)
             if slot.pidfd >= 0:
                 poller.register(slot.pidfd, select.POLLIN)
-        now = real_monotonic()
-        for slot in self.live.values():
             timeout = min(timeout, max(0.0, self._deadline(slot) - now), 60.0 if slot.pidfd >= 0 else 0.02)
         ready = {descriptor for descriptor, _ in poller.poll(timeout * 1000 + 1)}
-        for slot in list(self.live.values()):
-            if slot.pipe in ready:
-                self._read(slot)
+        for slot in list(self.live):
             gone = slot.pidfd in ready or (slot.pidfd < 0 and not procfs.alive(slot.pid))
+            if slot.pipe in ready or gone:
+                self._read(slot)
             slot.late = not slot.ended and not gone and real_monotonic() > self._deadline(slot)
             if slot.ended or gone or slot.late:
-                self._finish(slot, gone)
+                self._finish(slot)
         return also in ready
 
     def _deadline(self, slot: Slot) -> float:
-        if slot.bound is not None:
-            return slot.since + slot.bound
-        if slot.current is None:
-            return slot.since + UNKNOWN_SECONDS
+        if slot.board is not None:
+            slot.current, since = slot.board.running()
+            slot.since = since or slot.since
         needs = self._needs.get(slot.current)
-        return slot.since + (5 + 10 * (needs.seconds + needs.cpu) if needs else UNKNOWN_SECONDS)
+        if slot.current < 0 or needs is None:
+            return slot.since + slot.bound
+        return slot.since + 5 + 10 * (needs.seconds + needs.cpu)
 
     def _read(self, slot: Slot) -> None:
-        data = os.read(slot.pipe, 1 << 20)
-        slot.buffer += data
-        while b"\n" in slot.buffer:
-            line, _, slot.buffer = slot.buffer.partition(b"\n")
-            self._take(slot, *json.loads(line))
-
-    def _take(self, slot: Slot, kind: str, *what: Any) -> None:
-        if kind == "start":
-            slot.current, slot.since = what[0], real_monotonic()
-        elif kind == "result":
-            self._result(slot, what[0], what[1])
-            slot.current, slot.since = None, real_monotonic()
-        elif kind == "collected":  # a cold start that bounds its tests itself from here on
-            slot.bound = FOREVER
-        elif kind == "broken":
-            self._emit("broken", slot.job.id, what[0])
-            slot.ended = True
-        else:
-            slot.left = what[0]
-            slot.ended = True
-
-    def _result(self, slot: Slot, index: int, record: Record) -> None:
-        if index not in slot.results:
-            slot.results.add(index)
-            if slot.job.first and record["out"] == "failed":
-                self._progress[slot.job.id].over = True
-            self._emit("test", slot.job.id, index, record)
-
-    def _finish(self, slot: Slot, gone: bool) -> None:
-        if gone:
-            self._drain(slot)
-        status = self._end(slot)
-        progress = self._progress[slot.job.id]
-        progress.left += slot.left
-        if slot.current is not None:
-            self._result(slot, slot.current, lost(slot, status))
-        elif not slot.ended and not slot.results:  # it never came to a test, and would not the next time
-            for index in slot.items:
-                self._result(slot, index, lost(slot, status))
-        rest = [index for index in slot.items if index not in slot.results]
-        if rest and not progress.over and slot.results:
-            self.waiting.appendleft((slot.job, rest))
-            return
-        self._emit(
-            "done",
-            slot.job.id,
-            {"forks": progress.forks, "left": progress.left, "seconds": real_monotonic() - progress.began},
-        )
-
-    def _drain(self, slot: Slot) -> None:
-        """Read what it wrote before it went; a grandchild may hold the pipe open, so do not wait for its end."""
+        """Read what is there; a grandchild may hold the pipe open, so do not wait for its end."""
         os.set_blocking(slot.pipe, False)
         with contextlib.suppress(BlockingIOError):
             while data := os.read(slot.pipe, 1 << 20):
@@ -195,18 +153,67 @@ class Pool:
             line, _, slot.buffer = slot.buffer.partition(b"\n")
             self._take(slot, *json.loads(line))
 
+    def _take(self, slot: Slot, kind: str, *what: Any) -> None:
+        if kind == "result":
+            self._result(slot, what[0], what[1])
+        elif kind == "collected":  # a cold start that bounds its tests itself from here on
+            slot.bound = FOREVER
+        elif kind == "broken":
+            self._progress[slot.job.id].broken = what[0]
+            slot.ended = True
+        else:
+            slot.left = what[0]
+            slot.ended = True
+
+    def _result(self, slot: Slot, index: int, record: Record) -> None:
+        if index not in slot.results:
+            slot.results.add(index)
+            progress = self._progress[slot.job.id]
+            progress.over = progress.over or (slot.job.first and record["out"] == "failed")
+            progress.results.append((index, record))
+
+    def _finish(self, slot: Slot) -> None:
+        self.live.remove(slot)
+        status = self._end(slot)
+        progress = self._progress[slot.job.id]
+        if slot.board is not None:
+            slot.current, since = slot.board.running()
+            slot.since = since or slot.since
+            for line in slot.board.records():
+                self._take(slot, *line)
+            self._boards.append(slot.board)
+        progress.left += slot.left
+        if slot.current >= 0:
+            self._result(slot, slot.current, lost(slot, status))
+        elif not slot.ended and not slot.results:  # it never came to a test, and would not the next time
+            for index in slot.items:
+                self._result(slot, index, lost(slot, status))
+        rest = [index for index in slot.items if index not in slot.results]
+        if rest and not progress.over and slot.results:
+            self.waiting.appendleft((slot.job, rest))
+            return
+        facts = {
+            "results": progress.results,
+            "forks": progress.forks,
+            "left": progress.left,
+            "broken": progress.broken,
+            "seconds": real_monotonic() - progress.began,
+        }
+        del self._progress[slot.job.id]
+        self._emit("done", slot.job.id, facts)
+
     def _end(self, slot: Slot) -> int | None:
         """End the fork and all below it; its exit status if it had ended by itself."""
-        del self.live[slot.pipe]
         status = None
-        if slot.mine:
+        if slot.board is None:
+            kill_tree(slot.pid)
+        else:
             with contextlib.suppress(ChildProcessError):
                 pid, raw = os.waitpid(slot.pid, os.WNOHANG)
                 status = os.waitstatus_to_exitcode(raw) if pid else None
-        else:
-            kill_tree(slot.pid)
-        others = {other.pid for other in self.live.values()} | self.keep
-        reaper.sweep(keep=others)
+        keep = {other.pid for other in self.live} | self.keep
+        if not keep.issuperset(procfs.children()):
+            reaper.sweep(keep=keep)
         os.close(slot.pipe)
         if slot.pidfd >= 0:
             os.close(slot.pidfd)
@@ -228,7 +235,7 @@ def kill_tree(pid: int) -> None:
     """SIGKILL a process that is not a child of this one, and all below it."""
     for _ in range(5):
         below = [one for one in procfs.descendants(pid) if procfs.alive(one)]
-        for number in (19, 9):
+        for number in (signal.SIGSTOP, signal.SIGKILL):
             for one in (*below, pid):
                 with contextlib.suppress(ProcessLookupError, PermissionError):
                     os.kill(one, number)
