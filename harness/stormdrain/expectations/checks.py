@@ -448,8 +448,12 @@ def _follow_up_works(context: Context) -> Iterator[Problem]:
         raise NotApplicable("the follow-up does not work in calm")
     if follow.kind != "returned":
         error = follow.error
-        how = f"raised {error.type}: {error.message}" if error else follow.kind
-        yield Problem(f"the follow-up {how}", (error.site if error else None) or context.site)
+        hang = context.seen.hang
+        how = f"raised {error.type}: {error.message}" if error else "never ends" if hang else follow.kind
+        where = tuple(f"{one.link or 'raised'}: {one.type}: {one.message} at {one.site}" for one in follow.chain)
+        began = context.site if context.seen.faults else None  # what it stumbles over began at the fault
+        site = began or (error.site if error else None) or context.site
+        yield Problem(f"the follow-up {how}", site, where or (hang.tasks if hang else ()))
 
 
 @_check("exits-cleanly", "The interpreter leaves once the loop is closed.")

@@ -30,8 +30,8 @@ class Case:
         self.backend = backend
         self.param = param
         self._hub = hub
-        self.result: Any = None
-        """What the operation returned, once it has; None where it was cancelled or failed."""
+        self.results: list[Any] = []
+        """What the operation returned, to each caller that it returned to."""
         self.take_back: Callable[[Any], Any] | None = None
         self.overrides: dict[str, Any] = {}
         """What the storm changes of every scripted child."""

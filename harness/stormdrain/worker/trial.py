@@ -115,6 +115,10 @@ class Trial:
     late: tuple[Left, ...] = ()
     final: tuple[Left, ...] = ()
     hang: Hang | None = None
+    body: Outcome = Outcome("not-run")
+    """How the client of a service ended."""
+    extra: dict[str, Any] = field(default_factory=dict)
+    """What an observation of one kind of subject has beyond the others."""
     stall_sites: dict[int, Site | None] = field(default_factory=dict)
     sent: bool = False
     describe_tasks: Callable[[], tuple[str, ...]] = tuple
@@ -242,6 +246,8 @@ class Trial:
     def call(self, subject: Any) -> Any:
         """The operation's coroutine."""
         operation = self.order.probe.operation
+        if operation == "__aexit__":
+            return self._inside(subject)
         if isinstance(operation, str):
             _, _, method = _resolve(subject, operation)
             if method is None:
@@ -252,6 +258,16 @@ class Trial:
                 )
             return method()
         return operation(subject, self.case)
+
+    async def _inside(self, subject: Any) -> None:
+        """Enter the subject, do what its body does, leave it: by an error, where the schedule says so."""
+        body, wrap = self.order.probe.body, self.order.schedule.wrap
+        raises = self.phase == "operating" and wrap is not None and wrap.kind == "body"
+        async with subject:
+            if body is not None:
+                await body(subject, self.case)
+            if raises:
+                raise self.make_error("body", RuntimeError)
 
     # -- phases ----------------------------------------------------------
 
@@ -382,6 +398,8 @@ class Trial:
                 points=tuple(self.points),
                 timeline=tuple(self.timeline),
                 notes=tuple(self.notes),
+                body=self.body,
+                **self.extra,
             )
         )
 

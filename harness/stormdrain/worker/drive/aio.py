@@ -376,8 +376,6 @@ class Driver(Phases):
             value = op.result()
         except BaseException as error:
             return outcomes.raised(error, trial.injected)
-        if op is self.loop.op:
-            trial.case.result = value
         return outcomes.returned(value)
 
     async def _wrapped(self, subject: Any) -> Any:

@@ -55,6 +55,7 @@ class Phases:
             trial.inner = outcomes.raised(error, trial.injected)
             raise
         trial.inner = outcomes.returned(value)
+        trial.case.results.append(value)  # what is put around it may lose that: the caller here does not
         return value
 
     @property
@@ -64,17 +65,20 @@ class Phases:
 
     async def another(self, subject: Any) -> Any:
         """One more caller of the operation."""
-        return await self.trial.call(subject)
+        value = await self.trial.call(subject)
+        self.trial.case.results.append(value)
+        return value
 
     async def hand_back(self) -> None:
-        """Give back what the operation returned, as the probe says."""
+        """Give back what the operation returned to each of its callers, as the probe says."""
         case = self.trial.case
-        if case.result is None or case.take_back is None:
+        if case.take_back is None:
             return
         self.trial.run_bounded("handing back")
-        answer = case.take_back(case.result)
-        if inspect.isawaitable(answer):
-            await answer
+        for result in case.results:
+            answer = case.take_back(result)
+            if inspect.isawaitable(answer):
+                await answer
 
     async def settle(self) -> None:
         """Look until nothing is left beyond what may be, for 2 s at most."""

@@ -131,7 +131,7 @@ class Driver(Phases):
     async def _operation(self, subject: Any) -> None:
         trial = self.trial
         try:
-            trial.case.result = value = await self._wrapped(subject)
+            value = await self._wrapped(subject)
             self.result = outcomes.returned(value)
         except BaseException as error:
             self.result = outcomes.raised(error, trial.injected)
