@@ -74,7 +74,7 @@ class Hangs:
         """Give the verdict: unwind the test, or report and leave where there is no way to."""
         first = not self.verdict
         if first:
-            self.verdict, self.where = kind, waiting_tasks()
+            self.verdict, self.where = kind, current_line() if kind == "looped" else waiting_tasks()
         self.turn_budget, self.jump_budget = self.turns + _CLEANING, _CLEANING // 2
         if unwind and first:
             raise Hang(f"{kind}: {'; '.join(self.where) or 'no task'}")
@@ -137,7 +137,7 @@ def waiting_tasks() -> list[str]:
     try:
         loop = asyncio.get_running_loop()
     except RuntimeError:
-        return _current_line()
+        return current_line()
     found = []
     for task in asyncio.all_tasks(loop):
         if stack := task.get_stack():
@@ -149,8 +149,9 @@ def waiting_tasks() -> list[str]:
     return sorted(found)
 
 
-def _current_line() -> list[str]:
-    frame: FrameType | None = sys._getframe(2)
+def current_line() -> list[str]:
+    """The line that runs."""
+    frame: FrameType | None = sys._getframe(1)
     while frame is not None and os.path.dirname(frame.f_code.co_filename) == os.path.dirname(__file__):
         frame = frame.f_back
     if frame is None:
