@@ -31,6 +31,13 @@ from .session import Listen, record, start_of
 @click.option("--base", default=None, metavar="REV", help="What head is compared with (wins over the file).")
 @click.option("--head", default=None, metavar="REV", help="What is judged (wins over the file).")
 @click.option("--python", "pythons", multiple=True, metavar="3.12|PATH", help="Wins over the file.")
+@click.option(
+    "--config-from",
+    type=click.Choice(["base", "head"]),
+    default="base",
+    show_default=True,
+    help="Whose rules and probes decide where base is a git revision; head is the maintainer's act.",
+)
 @click.option("--jobs", type=click.IntRange(1), default=None, metavar="N", help="Trials at a time.")
 @out_option
 def command(
@@ -38,6 +45,7 @@ def command(
     base: str | None,
     head: str | None,
     pythons: tuple[str, ...],
+    config_from: str,
     jobs: int | None,
     out: Path | None,
 ) -> int:
@@ -45,6 +53,9 @@ def command(
 
     One line says for each rule whether it held, the figure, and where to look.
     """
+    from ..revisions import Cache
+    from .authority import ruling
+
     project = project_root()
     file = config_file or project / "pyproject.toml"
     config = load_config(file)
@@ -56,15 +67,16 @@ def command(
         )
     base = base or config.base
     head = head or config.head or "worktree"
+    ruled = ruling(config, base, head, project, Cache(), trust_head=config_from == "head")
+    config, probes = ruled.config, ruled.probes
     wanted, missing = choose_pythons(config, listed(pythons))
-    probes = tuple(config.path(name) for name in config.plan.probes)
     if not probes and not config.plan.plans and not config.plan.tests:
         raise UsageError(
             "the gate has nothing to run",
             where=str(file),
             todo="name probes = [...] or plans = [...] in [tool.stormdrain.gate]",
         )
-    start = start_of(base=base, head=head, seed=config.plan.seed)
+    start = dataclasses.replace(start_of(base=base, head=head, seed=config.plan.seed), notes=ruled.notes)
     asked = Asked(config, project, base, head, wanted, jobs_or_default(jobs))
 
     def work(listen: Listen) -> Run:

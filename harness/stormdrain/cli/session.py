@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import datetime
+import os
 import signal
 import sys
 import threading
@@ -19,12 +20,14 @@ from pathlib import Path
 from types import FrameType
 
 from .. import store
-from ..errors import StormdrainError
+from ..errors import StormdrainError, UsageError
 from ..model import Baseline, CellResult, MutantRecord, Run, Trial, Verdict
 from .app import own_fault
 from .progress import Progress
 
 Listen = Callable[[object], None]
+RUNS_CODE = ("probe", "mutate", "redgreen", "slack", "gate", "replay")
+"""Commands that run the code under test."""
 Work = Callable[[Listen], Run]
 
 
@@ -55,6 +58,12 @@ def record(name: str, out: Path | None, start: Run, work: Work, show: Callable[[
     Raises:
         StormdrainError: from the work, after it was recorded; or the folder cannot be written.
     """
+    if os.environ.get("GITHUB_EVENT_NAME") == "pull_request_target" and name in RUNS_CODE:
+        raise UsageError(
+            "pull_request_target would hand secrets and a token that writes to a pull request's code",
+            where="GITHUB_EVENT_NAME",
+            todo="run on: pull_request, and comment from a separate workflow that takes the result as data",
+        )
     folder = store.new_folder(name, out, Path(store.REPORTS))
     writer = store.Writer(folder, start)
     progress = Progress()

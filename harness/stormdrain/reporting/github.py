@@ -53,8 +53,19 @@ def github_report(run: Run, root: Path | None = None) -> str:
     warnings += [
         _command("warning", "stormdrain: unresolved", text, None, root) for text in digest.doubts(run)
     ]
+    notes = [_command("notice", "stormdrain", note, None, root) for note in run.notes]
     last = _command("notice", "stormdrain", f"{run.verdict.value}: {digest.headline(run)}", None, root)
-    return "\n".join((*_bounded("error", errors, root), *_bounded("warning", warnings, root), last)) + "\n"
+    return (
+        "\n".join(
+            (
+                *_bounded("error", errors, root),
+                *_bounded("warning", warnings, root),
+                *notes[: SHOWN - 1],
+                last,
+            )
+        )
+        + "\n"
+    )
 
 
 def _bounded(level: str, rows: list[str], root: Path | None) -> list[str]:

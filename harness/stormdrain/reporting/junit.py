@@ -119,6 +119,10 @@ def _rules(root: ElementTree.Element, run: Run) -> None:
     if not run.rules:
         return
     suite = _suite(root, "gate")
+    if run.notes:
+        properties = ElementTree.SubElement(suite, "properties")
+        for note in run.notes[:40]:
+            ElementTree.SubElement(properties, "property", {"name": "note", "value": xml(note)})
     for rule in run.rules:
         case = _case(suite, rule.rule)
         if rule.held:

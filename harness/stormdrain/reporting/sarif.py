@@ -44,6 +44,9 @@ def sarif_report(run: Run, root: Path | None = None) -> str:
         "toolExecutionNotifications": [
             {"level": "error", "message": {"text": plain(error, 1000)}} for error in _errors(run)
         ],
+        "toolConfigurationNotifications": [
+            {"level": "note", "message": {"text": plain(note, 1000)}} for note in run.notes[:40]
+        ],
     }
     log = {
         "$schema": SCHEMA,
