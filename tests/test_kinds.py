@@ -276,6 +276,33 @@ class loses_an_item(Handover):
     async def take(self):
         return self.items.popleft() if self.items else await self.wait()
 
+async def put(subject, case):
+    subject.give("the thing")
+    case.event("given")
+    await asyncio.sleep(0.1)
+
+async def was_received(subject, case):
+    if not subject.received:
+        await asyncio.wait_for(subject.take(), 1)
+
+@twins(put, victim="receiver", trigger="given", follow_up=was_received)
+class loses_what_is_put(Handover):
+    """The same, seen from the giver: the receiver is cancelled when it has been given the item and has not run yet."""
+
+    async def start(self):
+        self.items, self.received = collections.deque(), []
+        self.receiver = asyncio.create_task(self.receive(), name="receiver")
+        await asyncio.sleep(0)
+
+    async def receive(self):
+        self.received.append(await self.take())
+
+    def keep(self, thing):
+        self.items.append(thing)
+
+    async def take(self):
+        return self.items.popleft() if self.items else await self.wait()
+
 @twins(take, follow_up=is_there)
 class loses_a_connection(Handover):
     """A pool of one connection; it goes to a waiter that is cancelled in the turn of the hand-over."""
@@ -336,6 +363,7 @@ KINDS = {
     "drains_for_ever": ("child-grandchild", {"returns"}, ""),
     "loses_a_lock": ("cancel-sweep", {"follow-up-works"}, "return await waiter"),
     "loses_an_item": ("cancel-sweep", {"follow-up-works"}, "return await waiter"),
+    "loses_what_is_put": ("cancel-storm", {"follow-up-works"}, "return await waiter"),
     "loses_a_connection": ("cancel-sweep", {"follow-up-works"}, "return await waiter"),
     "exhausts": ("actors", {"follow-up-works"}, "await asyncio.sleep(0.1)"),
 }
@@ -361,3 +389,86 @@ def test_its_correct_twin_bears_every_storm(campaign: Stager, kind: str) -> None
     assert good.cell.verdict is Verdict.PASS, good.told()
     untried = {tally.storm for tally in good.cell.storms if not tally.trials and not tally.why}
     assert untried <= {"cancel-pairs"}, "the budget did not meet every storm"
+
+
+def test_a_victim_that_swallows_its_cancel_is_flagged_and_one_that_is_busy_elsewhere_is_not(
+    campaign: Stager,
+) -> None:
+    source = """
+    import asyncio
+    from stormdrain import probe
+
+    async def work(case):
+        try:
+            await asyncio.sleep(0.1)
+        except asyncio.CancelledError:
+            if case.param == "passes it on":
+                raise
+
+    async def idle(subject, case):
+        await asyncio.sleep(0.05)
+
+    @probe(operation=idle, victim="worker", parametrize={"bad": "swallows it", "good": "passes it on"})
+    async def with_worker(case):
+        worker = asyncio.create_task(work(case), name="worker")
+        yield worker
+        await asyncio.wait([worker])
+
+    @probe(operation=idle, victim="nobody")
+    async def without(case):
+        yield object()
+    """
+    bad = campaign(source, "with_worker[bad]", storms=["cancel-sweep", "timeout"])
+    assert bad.flagged == {"cancellation-delivered"}, bad.told()
+    assert {finding.message for finding in bad.findings} == {
+        "the cancel was accepted by 'worker', and it returned as if nothing had happened"
+    }
+    assert [tally.why for tally in bad.cell.storms if tally.storm == "timeout"] == [
+        "the faults are for another task than the operation's (worker)"
+    ]
+    good = campaign(source, "with_worker[good]", storms=["cancel-sweep"])
+    assert good.flagged == set(), good.told()
+    assert good.cell.verdict is Verdict.PASS
+    without = campaign(source, "without", storms=["cancel-sweep"])
+    assert without.cell.exit_code == 4
+    assert without.cell.error == "the probe names the victim 'nobody', and no task of that name was there"
+
+
+def test_what_cannot_be_handed_back_is_a_subject_that_is_no_longer_usable(campaign: Stager) -> None:
+    source = """
+    import asyncio
+    from stormdrain import probe
+
+    class Pool:
+        given = 0
+        broken = False
+
+        async def take(self):
+            self.given += 1
+            try:
+                await asyncio.sleep(0.1)
+            except asyncio.CancelledError:
+                self.broken = True
+            return self
+
+        def back(self, thing):
+            if self.broken:
+                raise ValueError("not of this pool")
+            self.given -= 1
+
+    async def take(pool, case):
+        case.hand_back(pool.back)
+        return await pool.take()
+
+    async def all_there(pool, case):
+        assert pool.given == 0
+
+    @probe(operation=take, follow_up=all_there, absorbs_cancel="it hands over what it was asked for")
+    async def pool(case):
+        yield Pool()
+    """
+    played = campaign(source, storms=["timeout"])
+    assert played.flagged == {"follow-up-works"}, played.told()
+    assert {finding.message for finding in played.findings} == {
+        "the follow-up raised ValueError: not of this pool"
+    }

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from ..model import (
     Exc,
@@ -96,11 +96,16 @@ class NotApplicable(Exception):
 
 @dataclass(frozen=True)
 class Check:
-    """An expectation: its name, what it demands, how it looks."""
+    """An expectation: its name, what it demands, how it looks at an operation and at a service (None: not at all)."""
 
     name: str
     sentence: str
-    look: Callable[[Context], Iterator[Problem]] = field(compare=False)
+    look: Callable[[Context], Iterator[Problem]] | None = field(compare=False)
+    service: Callable[[Context], Iterator[Problem]] | None = field(default=None, compare=False)
+
+    def of(self, kind: str) -> Callable[[Context], Iterator[Problem]] | None:
+        """How it looks at what probes of a kind drive (`service`, or an operation); None where it does not."""
+        return self.service if kind == "service" else self.look
 
 
 CHECKS: dict[str, Check] = {}
@@ -109,6 +114,16 @@ CHECKS: dict[str, Check] = {}
 def _check(name: str, sentence: str) -> Callable[[Callable[[Context], Iterator[Problem]]], None]:
     def put(look: Callable[[Context], Iterator[Problem]]) -> None:
         CHECKS[name] = Check(name, sentence, look)
+
+    return put
+
+
+def of_services(name: str, sentence: str = "") -> Callable[[Callable[[Context], Iterator[Problem]]], None]:
+    """Register how an expectation looks at a service, beside how it looks at an operation if it does."""
+
+    def put(look: Callable[[Context], Iterator[Problem]]) -> None:
+        known = CHECKS.get(name)
+        CHECKS[name] = replace(known, service=look) if known else Check(name, sentence, None, look)
 
     return put
 
@@ -243,6 +258,9 @@ def _cancellation_delivered(context: Context) -> Iterator[Problem]:
     if not context.accepted:
         raise NotApplicable("no cancel was accepted")
     _thrown(context)
+    if context.spec.victim:
+        yield from _victim_swallows(context)
+        return
     error = context.seen.operation.error if context.seen.thrown else _error(context)
     if error is None:
         if wrap is not None and not context.seen.thrown:
@@ -256,6 +274,13 @@ def _cancellation_delivered(context: Context) -> Iterator[Problem]:
             context.site,
             tuple(f"{one.link or 'raised'}: {one.type}: {one.message}" for one in context.seen.outcome.chain),
         )
+
+
+def _victim_swallows(context: Context) -> Iterator[Problem]:
+    """The faults were for another task than the operation's: it must end in them."""
+    end, name = context.seen.victim, context.spec.victim
+    if end.kind == "returned" and not context.spec.absorbs_cancel:
+        yield Problem(f"the cancel was accepted by {name!r}, and it returned as if nothing had happened", context.site)
 
 
 def _abort_swallowed(context: Context) -> Iterator[Problem]:
@@ -360,6 +385,8 @@ def _bystander(context: Context) -> Iterator[Problem]:
 @_check("cancel-count-balanced", "Each accepted cancel that comes out is counted once in `cancelling()`.")
 def _cancel_count_balanced(context: Context) -> Iterator[Problem]:
     _ended(context)
+    if context.spec.victim:
+        raise NotApplicable("the cancels are for another task")
     if context.seen.cancelling is None:
         raise NotApplicable("this interpreter or backend does not count cancels")
     error = _error(context)
@@ -492,14 +519,15 @@ def judge(context: Context, only: tuple[str, ...] = ()) -> Judgement:
     na: list[Note] = []
     verdicts: list[Verdict] = []
     for name, check in CHECKS.items():
-        if only and name not in only:
+        look = check.of(context.spec.kind)
+        if look is None or (only and name not in only):
             continue
         stance = _stance(context, name)
         if stance is not None and stance.kind == "na":
             na.append(Note(name, stance.reason))
             continue
         try:
-            problems = list(check.look(context))
+            problems = list(look(context))
         except NotApplicable as why:
             na.append(Note(name, str(why)))
             verdicts.append(Verdict.NA)

@@ -175,6 +175,8 @@ class Observation:
     """How the operation itself ended, inside what was put around it (a scope absorbs its own cancellation)."""
     others: tuple[Outcome, ...] = ()
     """How the operation's other callers ended, where several call it at once."""
+    victim: Outcome = Outcome("not-run")
+    """How the task ended that got the faults, where it is not the operation's: `left` where it still runs."""
     built: Outcome = Outcome("returned")
     """How building the subject ended."""
     elapsed: float = 0.0

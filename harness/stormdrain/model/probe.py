@@ -44,6 +44,8 @@ class ProbeSpec:
     """Whether the operation ends the subject."""
     trigger: str = ""
     """An event of the case that brings the fault, instead of a step."""
+    victim: str = ""
+    """Name of the task that gets the faults, where it is not the one whose steps are counted."""
     doc: str = ""
     real_time: str = ""
     """Why the probe must run in real time, if it says so."""

@@ -39,6 +39,14 @@ class Ground:
     modules: frozenset[str] = frozenset()
     children: bool = False
     seed: int = 0
+    moments: tuple[str, ...] = ()
+    """Of a service: what happened in calm, in order."""
+    after: tuple[Point, ...] = ()
+    """Of a service: the steps that its loop takes after a signal."""
+    stepping: str = ""
+    """Of a service: whose steps are seen, or why none are."""
+    ready_after: float = 0.0
+    """Of a service: seconds from its start until it was ready."""
 
 
 class NotHere(Exception):
@@ -53,14 +61,18 @@ class Family:
     sentence: str
     generate: Callable[[Ground], list[Schedule]] = field(compare=False)
     default: bool = True
+    kinds: tuple[str, ...] = ("async",)
+    """What kinds of probes it is for: `async`, `service`."""
 
 
 FAMILIES: dict[str, Family] = {}
 
 
-def _family(name: str, sentence: str, default: bool = True) -> Callable[[Callable[[Ground], list[Schedule]]], None]:
+def _family(
+    name: str, sentence: str, default: bool = True, kinds: tuple[str, ...] = ("async",)
+) -> Callable[[Callable[[Ground], list[Schedule]]], None]:
     def put(generate: Callable[[Ground], list[Schedule]]) -> None:
-        FAMILIES[name] = Family(name, sentence, generate, default)
+        FAMILIES[name] = Family(name, sentence, generate, default, kinds)
 
     return put
 
@@ -102,7 +114,14 @@ def _wrap(ground: Ground) -> Wrap | None:
     return None if ground.backend == "asyncio" else Wrap("scope")
 
 
+def _own_task(ground: Ground) -> None:
+    """Some storms put something around the operation, so they must be about its own task."""
+    if ground.spec.victim:
+        raise NotHere(f"the faults are for another task than the operation's ({ground.spec.victim})")
+
+
 def _need_anyio(ground: Ground) -> None:
+    _own_task(ground)
     if ground.backend == "asyncio" and "anyio" not in ground.modules:
         raise NotHere("the target does not use anyio")
 
@@ -133,6 +152,7 @@ def _storm(ground: Ground) -> list[Schedule]:
 
 @_family("timeout", "a timeout around it: short, at each timer boundary, zero")
 def _timeout(ground: Ground) -> list[Schedule]:
+    _own_task(ground)
     kinds = []
     if ground.backend == "asyncio":
         kinds.append("wait_for")
@@ -169,6 +189,7 @@ def _sweep(ground: Ground) -> list[Schedule]:
 
 @_family("fail", "named calls raise: alone, under a cancel, under a timeout, in the same turn as a cancel")
 def _fail(ground: Ground) -> list[Schedule]:
+    _own_task(ground)
     if not ground.spec.fail:
         raise NotHere("the probe names no calls that can fail (fail=[...])")
     kind, wrap = _fault_kind(ground), _wrap(ground)
@@ -203,6 +224,7 @@ def _need_asyncio(ground: Ground, why: str) -> None:
 @_family("body-error", "the body that it cleans up after has raised, and the cleanup is cancelled: that error must not be lost")
 def _body_error(ground: Ground) -> list[Schedule]:
     _need_asyncio(ground, "a trio cancellation never replaces an error without keeping it as context")
+    _own_task(ground)
     if not ground.spec.closes:
         raise NotHere("the operation cleans up after nothing")
     return [Schedule("body-error", Wrap("body"), variant="alone"), *_at_points("body-error", "cancel", ground, Wrap("body"))]
@@ -211,6 +233,7 @@ def _body_error(ground: Ground) -> list[Schedule]:
 @_family("group-abort", "a sibling in the same task group fails at every point")
 def _group_abort(ground: Ground) -> list[Schedule]:
     _need_asyncio(ground, "a nursery cancels its own scope: that is the cancel-sweep")
+    _own_task(ground)
     if ground.python < (3, 11):
         raise NotHere("asyncio.TaskGroup came with 3.11")
     return _at_points("group-abort", "sibling", ground, Wrap("group"))
@@ -225,6 +248,7 @@ def _loop_shutdown(ground: Ground) -> list[Schedule]:
 
 @_family("concurrent", "two callers at once, one of them cancelled at every point: the other is nobody's victim")
 def _concurrent(ground: Ground) -> list[Schedule]:
+    _own_task(ground)
     if ground.spec.actors > 1:
         raise NotHere("the probe has several callers already (actors)")
     if not ground.spec.closes:
@@ -234,6 +258,7 @@ def _concurrent(ground: Ground) -> list[Schedule]:
 
 @_family("actors", "all of the probe's callers cancelled in one turn")
 def _actors(ground: Ground) -> list[Schedule]:
+    _own_task(ground)
     if ground.spec.actors < 2:
         raise NotHere("the probe has one caller (actors=N)")
     return _at_points("actors", "actors", ground, _wrap(ground))

@@ -42,6 +42,7 @@ from . import drive
 from .canaries import canaries
 from .clock import real_monotonic
 from .pool import Pool, Result
+from .scout import service_ground
 from .script import Probe
 from .trial import Order
 
@@ -126,7 +127,8 @@ class Campaign:
         self.probe = probe
         self.options = options
         self.say = say
-        self.pool = Pool(folder, options.jobs)
+        self.service = probe.kind == "service"
+        self.pool = Pool(folder, options.jobs * (REAL_JOBS if self.service else 1))
         self.cell = options.cell
         self.virtual = options.clock == "virtual" and not probe.real_time
         self.calm: Observation | None = None
@@ -184,13 +186,20 @@ class Campaign:
         if why:
             raise Broken(why, "use a version that was tried", 3, Verdict.UNRESOLVED)
         self.notes += [Note("backend", note) for note in notes]
+        if backend != "asyncio" and self.probe.victim:
+            raise Broken(
+                f"the probe names a victim, {self.probe.victim!r}, and {backend} cancels scopes, not tasks",
+                f"leave {backend!r} out of backends=[...], or make what the victim does the operation",
+                2,
+            )
 
     # -- canaries --------------------------------------------------------
 
     def _canaries(self) -> None:
         """Every expectation must flag the subject that breaks it."""
         flock = {canary.expectation: canary for canary in canaries(self.cell.backend)}
-        if missing := sorted(set(CHECKS) - set(flock)):
+        kind = self.probe.kind
+        if missing := sorted(name for name, check in CHECKS.items() if check.of(kind) and name not in flock):
             raise Broken(f"the expectation {missing[0]} has no canary", code=70)
         for canary in flock.values():
             if canary.na:  # said by name: what is not checked here must not look like a clean bill
@@ -223,6 +232,8 @@ class Campaign:
 
     def _order(self, schedule: Schedule, **changes: Any) -> Order:
         bound = max(HANG_BOUND, 3 * self.calm.elapsed) if self.calm else 60.0 if self.virtual else HANG_BOUND * 2
+        if self.probe.terms is not None:
+            bound = self.probe.terms.bound
         order = Order(
             probe=self.probe,
             schedule=schedule,
@@ -270,6 +281,8 @@ class Campaign:
         if seen is None:
             raise Broken(f"the trial broke down: {result.error.strip().splitlines()[-1] if result.error else 'no answer'}", code=70)
         if seen.built.kind != "returned":
+            if seen.built.value:
+                raise Broken(seen.built.value, "mend what case.spawn(...) is given, or the service")
             error = seen.built.error
             if error is not None:
                 where = f" at {error.site}" if error.site else ""
@@ -286,6 +299,11 @@ class Campaign:
             raise Broken(
                 f"the probe hangs while it builds its subject ({seen.hang.why if seen.hang else seen.outcome.kind}): {where}",
                 "wait for a handshake that comes, and give children what they wait for",
+            )
+        if self.probe.victim and seen.victim.kind == "not-run":
+            raise Broken(
+                f"the probe names the victim {self.probe.victim!r}, and no task of that name was there",
+                "start it before the operation, with asyncio.create_task(..., name=...)",
             )
         if seen.outcome.kind == "crashed":
             raise Broken(f"the process died in calm: {seen.outcome.value}", "the operation must run undisturbed first")
@@ -308,7 +326,14 @@ class Campaign:
             modules=frozenset(name for name in ("anyio", "trio", "uvloop") if name in sys.modules),
             seed=self.options.seed,
             children=any(fact.name for fact in self.calm.processes),
+            **(self._service_ground(self.calm) if self.service else {}),
         )
+
+    def _service_ground(self, calm: Observation) -> dict[str, Any]:
+        wanted = self.options.storms or self.probe.storms
+        signals = [name for name in self.probe.spec().exits if name != "EOF"]
+        sweeps = not wanted or "signal-sweep" in wanted
+        return service_ground(calm, signals[0] if signals else "", sweeps, self.pool, self._order)
 
     def _schedules(self) -> Iterator[Schedule]:
         """What will be thrown: every storm gets its turn, each the most telling first, pairs at the end."""
@@ -317,6 +342,10 @@ class Campaign:
         rest: dict[str, list[Schedule]] = {}
         for name, family in FAMILIES.items():
             if name not in wanted:
+                continue
+            if self.probe.kind not in family.kinds:
+                if name in self.options.storms:
+                    self.na[name] = "it is for services" if "service" in family.kinds else "it is for operations on a loop"
                 continue
             try:
                 rest[name] = family.generate(ground)
@@ -385,7 +414,9 @@ class Campaign:
             return replace(made, error=result.error.strip()[-1500:] or "the trial gave no answer")
         made = replace(made, observation=seen)
         if seen.built.kind != "returned":
-            return replace(made, verdict=Verdict.UNRESOLVED, error="the subject was not built this time")
+            return replace(made, verdict=Verdict.UNRESOLVED, error=seen.built.value or "the subject was not built this time")
+        if seen.undecided:
+            return replace(made, verdict=Verdict.UNRESOLVED, error=seen.undecided)
         if missing := [failure.call for failure in schedule.failures if failure.call not in seen.failures]:
             return replace(made, verdict=Verdict.NA, na=(Note("fail", f"this revision has no {missing[0]}"),))
         if not _reached(schedule, seen):
@@ -576,6 +607,9 @@ def _reached(schedule: Schedule, seen: Observation) -> bool:
         return True  # what blocks or dies cannot say which faults it got
     if schedule.faults and not seen.delivered:
         return False
+    if seen.moments:  # a service: every fault but those that go on until it has ended
+        single = [fault for fault in schedule.faults if fault.when.kind not in ("start", "every", "turns")]
+        return seen.delivered >= len(single)
     points = [fault for fault in schedule.faults if fault.when.kind == "point"]
     return not points or sum(1 for record in seen.faults if record.accepted is not False) >= len(points)
 

@@ -79,6 +79,7 @@ class Probe:
             absorbs_cancel=self.absorbs_cancel,
             closes=self.closes,
             trigger=self.trigger or "",
+            victim=self.victim or "",
             doc=inspect.getdoc(self.function) or "",
             real_time=self.real_time,
             signals=self.signals,

@@ -84,6 +84,7 @@ class Trial:
     outcome: Outcome = Outcome("not-run")
     inner: Outcome = Outcome("not-run")
     others: tuple[Outcome, ...] = ()
+    victim: Outcome = Outcome("not-run")
     built: Outcome = Outcome("not-run")
     follow: Outcome = Outcome("not-run")
     disposed: Outcome = Outcome("not-run")
@@ -363,6 +364,7 @@ class Trial:
                 outcome=self.outcome,
                 operation=self.inner,
                 others=self.others,
+                victim=self.victim,
                 built=self.built,
                 elapsed=round(self.ended - self.t0, 6) if self.ended else 0.0,
                 elapsed_real=round(self.ended_real - self.real0, 4) if self.ended_real else 0.0,

@@ -83,6 +83,8 @@ class Loop(asyncio.SelectorEventLoop):
         self.scope: Any = None
         self.sibling: Any = None
         self.actors: list[asyncio.Task[Any]] = []
+        self.victim: asyncio.Task[Any] | None = None
+        """The task that gets the faults, where the probe names another than the operation's."""
         ready = Ready(self._ready)  # type: ignore[has-type]
         ready.loop = self
         self._ready = ready
@@ -154,8 +156,8 @@ class Loop(asyncio.SelectorEventLoop):
 
     def point(self) -> None:
         """The gap after a step."""
-        op = self.op
-        if op is None or op.done():
+        op = self.target
+        if op is None:
             return
         self.n += 1
         trial = self.trial
@@ -164,6 +166,15 @@ class Loop(asyncio.SelectorEventLoop):
             trial.points.append(Point(self.n, *self._where(op), trial.at()))
         for fault in trial.at_point(self.n):
             self.fire(fault)
+
+    @property
+    def target(self) -> asyncio.Task[Any] | None:
+        """The task that a fault would hit now: the operation's, or the probe's victim, which may outlive it; None if done."""
+        name = self.trial.order.probe.victim
+        if name and self.victim is None and self.armed:
+            self.victim = next((task for task in asyncio.all_tasks(self) if task.get_name() == name), None)
+        task = self.victim if name else self.op
+        return None if task is None or task.done() else task
 
     def _where(self, op: asyncio.Task[Any]) -> tuple[tuple[Site, ...], str]:
         where = chains.task_chain(op)
@@ -186,10 +197,11 @@ class Loop(asyncio.SelectorEventLoop):
 
     def fire(self, fault: Fault) -> None:
         """Deliver a fault now, between two steps."""
-        op = self.op
+        op = self.target or (self.victim if self.trial.order.probe.victim else self.op)
         if op is None:
+            self.trial.landed(fault.kind, False, (), self.n)
             return
-        where = chains.task_chain(op) if self.started else ()
+        where = chains.task_chain(op) if self.started or op is not self.op else ()
         self.firing = True
         try:
             if fault.kind == "cancel":
@@ -232,7 +244,7 @@ class Loop(asyncio.SelectorEventLoop):
 
     def _repeat(self, fault: Fault) -> None:
         def again() -> None:
-            if self.op is not None and not self.op.done():
+            if self.target is not None:
                 self._fire_timed(fault)
                 self.call_later(fault.when.n, Own(again))
 
@@ -240,7 +252,7 @@ class Loop(asyncio.SelectorEventLoop):
 
     def _fire_timed(self, fault: Fault) -> None:
         self.selector.idle = 0
-        if self.armed and self.op is not None and not self.op.done():
+        if self.armed and self.target is not None:
             self.fire(fault)
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:
@@ -353,11 +365,20 @@ class Driver(Phases):
         others = [loop.create_task(self.another(subject), name=f"actor {n}") for n in range(2, self.actors + 1)]
         loop.actors = [op, *others]
         await ended
+        if loop.victim is not None and trial.accepted:
+            await asyncio.wait([loop.victim])
         loop.armed = False
+        trial.victim = self._victim()
         after = _cancelling(op)
         trial.cancelling = None if before is None or after is None else (before, after)
         trial.finish(self._outcome(op))
         await self._others(others)
+
+    def _victim(self) -> Outcome:
+        task = self.loop.victim
+        if task is None:
+            return Outcome("not-run")
+        return self._outcome(task) if task.done() else Outcome("left")
 
     async def _others(self, others: list[asyncio.Task[Any]]) -> None:
         """Wait for the operation's other callers, in a bound of their own."""

@@ -75,10 +75,15 @@ class Phases:
         if case.take_back is None:
             return
         self.trial.run_bounded("handing back")
-        for result in case.results:
-            answer = case.take_back(result)
-            if inspect.isawaitable(answer):
-                await answer
+        try:
+            for result in case.results:
+                answer = case.take_back(result)
+                if inspect.isawaitable(answer):
+                    await answer
+        except BaseException as error:
+            trial = self.trial
+            trial.follow = outcomes.raised(error, trial.injected)
+            trial.event("follow-up", f"handing back raised {type(error).__name__}: {error}")
 
     async def settle(self) -> None:
         """Look until nothing is left beyond what may be, for 2 s at most."""
@@ -104,7 +109,7 @@ class Phases:
         """What must still work afterwards, where the order asks for it."""
         trial = self.trial
         probe = trial.order.probe
-        if not trial.order.follow_up or not (probe.follow_up or probe.closes):
+        if not trial.order.follow_up or not (probe.follow_up or probe.closes) or trial.follow.kind != "not-run":
             return
         trial.run_bounded("following up")
         try:
