@@ -206,6 +206,8 @@ def test_pids_addresses_and_lines_are_no_difference() -> None:
         Event(2, "end", "close.py:19"),
     ]
     assert first_difference(base, head) == ""
+    entered = [Event(0, "start"), Event(0, "entered", "_close_impl"), *head[1:]]
+    assert first_difference(base, entered) == ""
     assert first_difference(base[:2], head) == "event 3: base: nothing more; head: end close.py:19 at 2.00 s"
 
 

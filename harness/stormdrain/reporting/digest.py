@@ -235,11 +235,15 @@ class Counts:
     flagged: int
 
     def sentence(self) -> str:
-        """All of it in a line; what is zero is said too, since it is a claim."""
-        return (
-            f"{self.trials} trials, {self.failed} failed; {self.not_reached} not reached, "
-            f"{self.not_tried} not tried, {self.unresolved} unresolved, {self.not_applicable} N/A"
-        )
+        """All of it in a line."""
+        rest = {
+            "not reached": self.not_reached,
+            "not tried": self.not_tried,
+            "unresolved": self.unresolved,
+            "N/A": self.not_applicable,
+        }
+        more = ", ".join(f"{number} {what}" for what, number in rest.items() if number)
+        return f"{self.trials} trials, {self.failed} failed" + (f"; {more}" if more else "")
 
 
 def counts(cells: Sequence[CellResult]) -> Counts:
@@ -266,7 +270,8 @@ def not_applicable(run: Run) -> tuple[str, ...]:
             if untried(tally):
                 seen[f"{tally.storm}: not tried within the budget"] += 1
             elif tally.verdict is Verdict.NA:
-                seen[f"{tally.storm}: {tally.why or 'does not apply'}"] += 1
+                none = "no trial reached its point or had an expectation that applies"
+                seen[f"{tally.storm}: {tally.why or none}"] += 1
         for note in result.notes:
             seen[f"{note.expectation}: {note.message}" if note.expectation else note.message] += 1
     return tuple(f"{text} (x{count})" if count > 1 else text for text, count in sorted(seen.items()))

@@ -139,12 +139,12 @@ def _cells(page: Page, run: Run) -> None:
             page.say((plain(trouble), "yellow"), indent=11)
         if result.verdict is Verdict.ERROR and not result.storms:
             continue
-        page.say((number.sentence(), "dim"), indent=11)
-        extra = [f"canaries {number.flagged} of {number.canaries} flagged"] if number.canaries else []
+        said = [number.sentence()]
+        if number.canaries:
+            said.append(f"canaries {number.flagged} of {number.canaries} flagged")
         if result.confirmed_passes:
-            extra.append(f"PASS also in real time: {plain(result.confirmed_passes, 40)}")
-        if extra:
-            page.say(("; ".join(extra), "dim"), indent=11)
+            said.append(f"PASS also in real time: {plain(result.confirmed_passes, 40)}")
+        page.say(("; ".join(said), "dim"), indent=11)
     page.gap()
 
 

@@ -17,14 +17,21 @@ def _shape(event: Event) -> str:
 def first_difference(base: Sequence[Event], head: Sequence[Event]) -> str:
     """The first event that two timelines do not share, in words; empty where they agree.
 
-    Addresses, process ids, line numbers and folders are not looked at.
+    Addresses, process ids, line numbers and folders are not looked at, nor are
+    entries of counted methods that only one side has: a renamed helper is no event.
     """
+    base, head = _comparable(base, head), _comparable(head, base)
     for index in range(max(len(base), len(head))):
         left = base[index] if index < len(base) else None
         right = head[index] if index < len(head) else None
         if left is None or right is None or _shape(left) != _shape(right):
             return f"event {index + 1}: base: {_told(left)}; head: {_told(right)}"
     return ""
+
+
+def _comparable(events: Sequence[Event], other: Sequence[Event]) -> list[Event]:
+    entries = {_shape(event) for event in other if event.what == "entered"}
+    return [event for event in events if event.what != "entered" or _shape(event) in entries]
 
 
 def _told(event: Event | None) -> str:
