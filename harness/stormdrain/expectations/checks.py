@@ -6,6 +6,7 @@ verdict: that is derived here, by one merge function.
 
 from __future__ import annotations
 
+import collections
 import hashlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
@@ -211,11 +212,20 @@ def _no_orphans(context: Context) -> Iterator[Problem]:
         yield Problem(f"left an orphan: {items[0].what}", context.site, tuple(item.what for item in items))
 
 
+def beyond(items: list[Left], left: tuple[Left, ...], final: tuple[Left, ...]) -> list[Left]:
+    """Those items of `left` that were still there at the end: as many of a kind as `final` has."""
+    there = collections.Counter(item.key for item in final)
+    return [item for item in items if there[item.key] >= sum(one.key == item.key for one in left)]
+
+
 def _leak_check(kinds: tuple[str, ...], word: str) -> Callable[[Context], Iterator[Problem]]:
     def look(context: Context) -> Iterator[Problem]:
         _ended(context)
         _no_failures(context)
         items = [item for item in context.seen.left if item.kind in kinds]
+        if context.calm is None and not context.closes:
+            # The operation does not end its subject: what goes with that (a connection kept alive) is kept, not lost.
+            items = beyond(items, context.seen.left, context.seen.final)
         if items:
             more = f", and {len(items) - 1} more" if len(items) > 1 else ""
             yield Problem(
@@ -356,6 +366,8 @@ def _cleanup_error_kept(context: Context) -> Iterator[Problem]:
         yield Problem(f"the error of {calls} is lost: the operation returned", context.site)
     elif _swallows(context):
         raise NotApplicable("it swallows this error when nobody cancels, too")
+    elif context.errors == ("body",) and chain[0].cancelled and not any(one.link == "suppressed" for one in chain):
+        raise NotApplicable("the interpreter hangs no context on a cancellation that was caught and awaited over")
     else:
         yield Problem(
             f"the error of {calls} is lost: {chain[0].type} came out with no trace of it",
@@ -466,6 +478,8 @@ def _within_deadline(context: Context) -> Iterator[Problem]:
 @_check("follow-up-works", "The subject is still usable: the follow-up works as it does in calm.")
 def _follow_up_works(context: Context) -> Iterator[Problem]:
     follow = context.seen.follow_up
+    if context.schedule.storm == "loop-shutdown":
+        raise NotApplicable("everything on the loop was cancelled: nobody comes after that")
     if follow.kind == "not-run":
         raise NotApplicable("there is no follow-up")
     _no_failures(context)

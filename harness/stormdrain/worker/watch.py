@@ -8,6 +8,7 @@ Nothing of the target is wrapped: these are the interpreter's own doors.
 from __future__ import annotations
 
 import os
+import re
 import sys
 import threading
 import warnings
@@ -145,7 +146,8 @@ def _waiting(real: Callable[..., Any]) -> Callable[..., Any]:
 def _install_reports() -> None:
     def unraisable(args: Any) -> None:
         message = args.err_msg or "Exception ignored in"
-        watch.report("unraisable", f"{message} {args.object!r}: {type(args.exc_value).__name__}: {args.exc_value}")
+        what = re.sub(r" at 0x[0-9a-f]+", "", f"{message} {args.object!r}")
+        watch.report("unraisable", f"{what}: {type(args.exc_value).__name__}: {args.exc_value}")
 
     def thread_failed(args: Any) -> None:
         watch.report("thread exception", f"{args.exc_type.__name__}: {args.exc_value}")
