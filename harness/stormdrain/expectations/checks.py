@@ -46,8 +46,8 @@ class Context:
 
     @property
     def accepted(self) -> int:
-        """Cancels of the harness that were accepted."""
-        return self.seen.accepted
+        """Cancels that were accepted: the harness's, and those that the probe's operation asked for itself."""
+        return self.seen.accepted + self.seen.own_cancels
 
     @property
     def failed(self) -> bool:
@@ -403,13 +403,12 @@ def _cancel_count_balanced(context: Context) -> Iterator[Problem]:
         raise NotApplicable("this interpreter or backend does not count cancels")
     error = _error(context)
     before, after = context.seen.cancelling
-    cancels = context.seen.accepted
-    if error is not None and not error.cancelled:
+    cancels = context.accepted
+    if cancels and (error is None or not error.cancelled):
         raise NotApplicable("no CancelledError came out")
-    if error is None and cancels:
-        raise NotApplicable("no CancelledError came out")
-    if context.schedule.wrap is not None and context.schedule.wrap.kind in ("scope", "group"):
-        raise NotApplicable("the scope counts for itself")
+    wrap = context.schedule.wrap
+    if wrap is not None and (wrap.kind in ("scope", "group") or (error is not None and not error.cancelled)):
+        raise NotApplicable("what is put around it counts for itself")
     balance = after - before - cancels
     if balance:
         yield Problem(f"cancelling() went from {before} to {after} over {cancels} accepted cancels", context.site)

@@ -189,6 +189,8 @@ class Observation:
     """The first faults; `delivered` and `accepted` count all of them."""
     delivered: int = 0
     accepted: int = 0
+    own_cancels: int = 0
+    """Accepted cancels of the operation's task that the probe's own code asked for, from within."""
     thrown: int | None = None
     """How often a cancellation of the scope around it was thrown into the operation's task; None where that is not seen."""
     cancels: tuple[FaultRecord, ...] = ()

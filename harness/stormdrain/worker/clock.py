@@ -31,6 +31,8 @@ _real_sleep = time.sleep
 
 _STALL = 0.25
 """Real seconds within one turn after which a standing clock counts them: code that blocks must take time."""
+_LONG = 0.005
+"""Real seconds of a turn after which it is asked anew how long this thread has waited for a CPU."""
 _ON_ITS_WAY = 1.0
 """Real seconds for which the clock stands still for something that is on its way."""
 _ZOMBIE = 0.5
@@ -123,6 +125,8 @@ class Clock:
         if since > _STALL:
             self._base += since
             self._stalled(since)
+        elif since > _LONG:
+            self._delay = _run_delay()  # what this turn waited for a CPU is no excuse for a later one
         self._mark = real
         self._feed(real)
 

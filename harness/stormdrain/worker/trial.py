@@ -98,6 +98,7 @@ class Trial:
     cancelling: tuple[int, int] | None = None
     delivered: int = 0
     accepted: int = 0
+    own_cancels: int = 0
     thrown: int | None = None
     faults: list[FaultRecord] = field(default_factory=list)
     cancels: list[FaultRecord] = field(default_factory=list)
@@ -373,6 +374,7 @@ class Trial:
                 faults=tuple(self.faults),
                 delivered=self.delivered,
                 accepted=self.accepted,
+                own_cancels=self.own_cancels,
                 thrown=self.thrown,
                 cancels=tuple(self.cancels),
                 imported=tuple(sorted(set(sys.modules) - self.modules)) if self.order.calm else (),

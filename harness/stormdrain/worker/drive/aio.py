@@ -13,6 +13,7 @@ import asyncio
 import collections
 import gc
 import selectors
+import sys
 from collections.abc import Callable, Coroutine
 from typing import Any
 
@@ -276,6 +277,9 @@ class WatchedTask(asyncio.Task):  # type: ignore[type-arg]
         accepted = super().cancel(msg) if msg is not None else super().cancel()
         if watching is not None:
             watching.trial.called_cancel(chains.caller(2), accepted, where)
+            # Asked for by the probe itself, not through something that it uses (a scope, a timeout).
+            asked = sys._getframe(1).f_code.co_filename == chains.roots.probe
+            watching.trial.own_cancels += accepted and asked and self is watching.op
         return accepted
 
 

@@ -1,0 +1,23 @@
+"""pallets/quart#339: a background task that waits on a future of its own is destroyed by the garbage collector."""
+
+import asyncio
+
+from quart import Quart
+from stormdrain import probe
+
+
+async def job():
+    """Nothing but the job itself knows the future that it waits for."""
+    await asyncio.get_running_loop().create_future()
+
+
+async def serve(app, case):
+    """The job is started, and requests go on coming."""
+    app.add_background_task(job)
+    await asyncio.sleep(0.1)
+
+
+@probe(operation=serve, requires=["flask<3.1"])
+async def background_task(case):
+    """Bad: 0.19.5. Good: 0.20.0."""
+    return Quart("application")
