@@ -11,7 +11,7 @@ from stormdrain.errors import UsageError
 from stormdrain.model import Baseline, MutantRecord
 from stormdrain.mutation.plan import anchored, expected, expected_on, names_match, read_plan
 from stormdrain.mutation.runner import MutationRequest, completed, find_tests, run
-from stormdrain.revisions import Cache, EnvironmentConfig, available_interpreters
+from stormdrain.revisions import Cache, EnvironmentConfig, Revision, available_interpreters
 
 PLAN = """
 [target]
@@ -166,5 +166,9 @@ def test_a_plan_runs_on_two_interpreters(tmp_path: Path) -> None:
     assert all(baseline.forced == "seen" for baseline in baselines)
     assert [one for one in said if isinstance(one, MutantRecord)] == list(records)
     assert [one for one in said if isinstance(one, Baseline)] == list(baselines)
-    with pytest.raises(UsageError, match="not there"):
-        find_tests(MutationRequest(tests=("nowhere",), project=tmp_path), None)  # type: ignore[arg-type]
+
+
+def test_tests_that_are_nowhere_are_told(tmp_path: Path) -> None:
+    revision = Revision("x", "x", "release", None, None, None, "")
+    with pytest.raises(UsageError, match="nowhere"):
+        find_tests(MutationRequest(tests=("nowhere",), project=tmp_path), revision)
