@@ -8,6 +8,7 @@ none of the host's libraries is seen.
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
 import os
 import signal
@@ -25,12 +26,21 @@ _PACKAGE = Path(__file__).resolve().parent
 def link_folder(cache: Path | None = None) -> Path:
     """A folder that holds a link to this package and nothing else.
 
+    Each installation has one of its own: a worker imports modules late, and must find those
+    that it began with, whatever another installation does meanwhile.
+
     Raises:
-        UsageError: it cannot be written.
+        UsageError: it cannot be written, or is somebody else's.
     """
-    root = cache or Path(tempfile.gettempdir()) / f"stormdrain-link-{os.getuid()}"
+    own = hashlib.sha256(os.fsencode(_PACKAGE)).hexdigest()[:12]
+    root = (cache or Path(tempfile.gettempdir()) / f"stormdrain-link-{os.getuid()}") / own
     try:
         root.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for folder in (root, root.parent):
+            if (found := folder.stat()).st_uid != os.getuid() or found.st_mode & 0o022:
+                raise UsageError(
+                    "The worker's folder can be written by others.", where=str(folder), todo="remove it, or set TMPDIR"
+                )
         link = root / "stormdrain"
         if not link.is_symlink() or link.resolve() != _PACKAGE:
             fresh = root / f".stormdrain.{os.getpid()}"
