@@ -14,6 +14,7 @@ import os
 import signal
 import subprocess
 import tempfile
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -37,13 +38,13 @@ def link_folder(cache: Path | None = None) -> Path:
     try:
         root.mkdir(mode=0o700, parents=True, exist_ok=True)
         for folder in (root, root.parent):
-            if (found := folder.stat()).st_uid != os.getuid() or found.st_mode & 0o022:
+            if (found := folder.stat()).st_uid != os.getuid() or found.st_mode & 0o002:
                 raise UsageError(
                     "The worker's folder can be written by others.", where=str(folder), todo="remove it, or set TMPDIR"
                 )
         link = root / "stormdrain"
         if not link.is_symlink() or link.resolve() != _PACKAGE:
-            fresh = root / f".stormdrain.{os.getpid()}"
+            fresh = root / f".stormdrain.{os.getpid()}.{threading.get_ident()}"
             fresh.symlink_to(_PACKAGE, target_is_directory=True)
             os.replace(fresh, link)
     except OSError as error:
