@@ -118,7 +118,7 @@ def read_script(file: Path) -> Script:
         raise UsageError(f"The probe script is not Python: {error.msg}.", where=f"{file}:{error.lineno}", todo="mend it") from error
     requires: list[str] = []
     for node in ast.walk(tree):
-        if not isinstance(node, ast.Call) or getattr(node.func, "id", getattr(node.func, "attr", "")) != "probe":
+        if not isinstance(node, ast.Call) or getattr(node.func, "id", getattr(node.func, "attr", "")) not in ("probe", "service"):
             continue
         for keyword in node.keywords:
             if keyword.arg == "requires":

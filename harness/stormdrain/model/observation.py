@@ -163,6 +163,8 @@ class Blocked:
 
     seconds: float
     site: Site | None = None
+    exact: bool = False
+    """Whether that is the line that ran, and not merely where the operation was suspended afterwards."""
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,6 @@
 """What is thrown: named families that generate schedules from what calm showed. Pure functions."""
 
+from . import signals  # noqa: F401 - registers its families
 from .families import FAMILIES, Family, Ground, NotHere, family, names
 
 __all__ = ["FAMILIES", "Family", "Ground", "NotHere", "family", "names"]

@@ -281,8 +281,9 @@ class Campaign:
         if seen is None:
             raise Broken(f"the trial broke down: {result.error.strip().splitlines()[-1] if result.error else 'no answer'}", code=70)
         if seen.built.kind != "returned":
-            if seen.built.value:
-                raise Broken(seen.built.value, "mend what case.spawn(...) is given, or the service")
+            if self.service and seen.built.value:
+                what, _, todo = seen.built.value.partition("\n")
+                raise Broken(what, todo or "mend what case.spawn(...) is given, or the service", 2 if todo else 4)
             error = seen.built.error
             if error is not None:
                 where = f" at {error.site}" if error.site else ""

@@ -180,6 +180,10 @@ _CANCEL = Fault("cancel", When("after", 0.02))
 
 def canaries(backend: str) -> list[Canary]:
     """One for each expectation, or why there is none on this backend and interpreter."""
+    if backend == "service":
+        from . import service_canaries
+
+        return service_canaries.canaries()
     if backend == "trio":
         from . import trio_canaries
 

@@ -22,6 +22,7 @@ from .case import Case
 from .census import Census, beyond
 from .clock import INFINITY, clock
 from .props.hub import Hub
+from .sampler import Sampler
 from .script import Probe
 from .sockets import leads_out
 from .watch import watch
@@ -63,6 +64,8 @@ class Order:
     follow_up: bool = True
     phase: str = "storm"
     seed: int = 0
+    sample: bool = False
+    """Whether a thread looks at what blocks the loop."""
     exit_bound: float = 5.0
     """Real seconds within which the interpreter must leave once the loop is closed."""
 
@@ -131,6 +134,7 @@ class Trial:
             os.makedirs(os.path.join(self.folder, name), exist_ok=True)
         self.modules = set(sys.modules)
         watch.start(self.event)
+        self.sampler = Sampler() if self.order.sample else None
         self.hub = Hub(
             self.folder, virtual=self.order.virtual, now=clock.now, record=self.event
         )
@@ -284,6 +288,7 @@ class Trial:
         self.timeline = [Event(-abs(e.at), e.what, e.detail) for e in self.timeline]
         clock.holds.clear()
         clock.stalls.clear()
+        clock.stall_marks.clear()
         self.event("operation starts")
 
     def finish(self, outcome: Outcome) -> None:
@@ -346,7 +351,7 @@ class Trial:
             self.disposed = outcome
         elif self.phase == "following up":
             self.follow = outcome
-        else:
+        elif self.phase != "waiting for the other callers":  # that is what bystander-unharmed looks at
             self.exit = outcome
         self.report()
         os._exit(0)
@@ -396,7 +401,7 @@ class Trial:
                 exit=self.exit,
                 reports=tuple(watch.reports),
                 hang=self.hang,
-                blocked=tuple(Blocked(round(seconds, 3), self.stall_sites.get(n)) for n, seconds in enumerate(clock.stalls)),
+                blocked=self.blocked,
                 holds={why: round(seconds, 4) for why, seconds in clock.holds.items()},
                 met=self.met,
                 points=tuple(self.points),
@@ -406,6 +411,15 @@ class Trial:
                 **self.extra,
             )
         )
+
+    @property
+    def blocked(self) -> tuple[Blocked, ...]:
+        """Callbacks that kept the loop from running; the lines are exact only where somebody looked."""
+        found = []
+        for n, (seconds, mark) in enumerate(zip(clock.stalls, clock.stall_marks)):
+            line = self.sampler.site(mark) if self.sampler is not None else None
+            found.append(Blocked(round(seconds, 3), line or self.stall_sites.get(n), line is not None))
+        return tuple(found)
 
     @property
     def facts(self) -> tuple[Any, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ...errors import UsageError
 
-BACKENDS = ("asyncio", "trio")
+BACKENDS = ("asyncio", "trio", "service")
 
 
 def look(backend: str) -> tuple[str, list[str]]:
@@ -21,11 +21,15 @@ def look(backend: str) -> tuple[str, list[str]]:
         raise UsageError(f"There is no backend {backend!r}.", todo=f"choose from: {', '.join(BACKENDS)}")
     if backend == "asyncio":
         return "", []
+    if backend == "service":
+        from . import service  # noqa: F401 - imported here once, not in every trial
+
+        return "", []
     from . import trio_internals as internals
 
     if missing := internals.missing():
-        tried = " to ".join(internals.TRIED)
-        return f"trio {internals.version()} cannot be driven: it has no {missing}; tried were {tried}", []
+        version, tried = internals.version(), internals.span()
+        return f"trio {version} cannot be driven: it has no {missing}; tried were {tried}", []
     from . import trio_  # noqa: F401 - imported here once, not in every trial
 
     return "", [note for note in (internals.untried(), *internals.unseen()) if note]

@@ -1,0 +1,1 @@
+"""What is put into the interpreter of a Python service; see `sitecustomize.py` here."""

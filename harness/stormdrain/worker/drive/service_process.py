@@ -1,0 +1,372 @@
+"""A service while it runs: its process, its pipes, its process tree, and what a client may do with it.
+
+One thread, the trial's, reads everything that the service prints, whenever anything
+happens; a client runs in a thread of its own and waits for lines that were read. The
+end of the service is what `waitid` says, never the end of a pipe.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import queue
+import select
+import signal
+import socket
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from ...errors import UsageError
+from .. import procfs
+from ..clock import real_monotonic
+from ..service import Command
+
+PATIENCE = 30.0
+"""Seconds that a client waits for a line or a condition unless it says otherwise."""
+_KEPT = 20_000
+"""Lines that are kept."""
+_LONGEST = 1 << 16
+
+
+class Running:
+    """The service's process, as the trial's own thread sees it.
+
+    Args:
+        command: what to run.
+        env: its whole environment.
+        cwd: where it runs.
+        also: further descriptors whose readiness ends a wait.
+    """
+
+    def __init__(self, command: Command, env: Mapping[str, str], cwd: str, also: frozenset[int]) -> None:
+        self.command = command
+        self.lines: list[tuple[str, str]] = []
+        """(stream, line) in the order in which they were read."""
+        self.status: int | None = None
+        self.ended_at = 0.0
+        self.waited = 0.0
+        """Seconds for which the machine kept its main thread from running, over its whole life."""
+        self.heard = threading.Condition()
+        self.calls: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
+        """What the client wants done by the trial's own thread."""
+        self.children: list[int] = []
+        """Every process below it that was seen, in order of appearance."""
+        self._open: dict[int, str] = {}
+        self._part = {"stdout": b"", "stderr": b""}
+        self._also = also
+        self._wake, self._waker = os.pipe()
+        for number in (self._wake, self._waker):
+            os.set_blocking(number, False)
+        self.began = real_monotonic()
+        self.process = _start(command, env, cwd)
+        self.pid = self.process.pid
+        for name in ("stdout", "stderr"):
+            number = getattr(self.process, name).fileno()
+            os.set_blocking(number, False)
+            self._open[number] = name
+        self.pidfd = os.pidfd_open(self.pid) if hasattr(os, "pidfd_open") else -1
+
+    # -- reading -----------------------------------------------------------
+
+    def pump(self, seconds: float) -> None:
+        """Wait until something happens, for so many seconds at most, and take note of it."""
+        if self.status is not None:
+            seconds = 0.0
+        poller = select.poll()
+        for number in (*self._open, self._wake, *self._also):
+            poller.register(number, select.POLLIN)
+        if self.pidfd >= 0 and self.status is None:
+            poller.register(self.pidfd, select.POLLIN)
+        with contextlib.suppress(InterruptedError):
+            poller.poll(max(seconds, 0.0) * 1000)
+        with contextlib.suppress(BlockingIOError):
+            os.read(self._wake, 4096)
+        self._look_at_end()
+        for number, name in list(self._open.items()):
+            self._read(number, name)
+        while not self.calls.empty():
+            self.calls.get()()
+
+    def _read(self, number: int, name: str) -> None:
+        try:
+            while data := os.read(number, 1 << 16):
+                self._take(name, data)
+        except BlockingIOError:
+            return
+        except OSError:
+            pass
+        del self._open[number]
+        if self._part[name]:
+            self._take(name, b"\n")
+
+    def _take(self, name: str, data: bytes) -> None:
+        *whole, rest = (self._part[name] + data).split(b"\n")
+        if len(rest) > _LONGEST:
+            whole, rest = [*whole, rest], b""
+        self._part[name] = rest
+        if whole:
+            with self.heard:
+                room = _KEPT - len(self.lines)
+                self.lines += [(name, line.decode(errors="replace")) for line in whole[: max(room, 0)]]
+                self.heard.notify_all()
+
+    def wake(self) -> None:
+        """End a wait of the trial's thread; for the client's."""
+        with contextlib.suppress(BlockingIOError):
+            os.write(self._waker, b"x")
+
+    def text(self) -> str:
+        """All that it printed, unfinished lines too."""
+        parts = [part.decode(errors="replace") for part in self._part.values() if part]
+        return "\n".join([*(line for _, line in self.lines), *parts])
+
+    # -- processes ---------------------------------------------------------
+
+    def _look_at_end(self) -> None:
+        if self.status is not None:
+            return
+        if os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT | os.WNOHANG) is None:
+            return
+        self.ended_at = real_monotonic()
+        self.waited = run_delay(self.pid)
+        with self.heard:
+            self.status = self.process.wait()
+            self.heard.notify_all()
+
+    def look(self) -> list[int]:
+        """New processes below it since the last look."""
+        known = set(self.children)
+        found = [pid for pid in procfs.descendants(self.pid) if pid not in known]
+        self.children += found
+        return found
+
+    def child(self) -> int:
+        """The first process below it that is alive; 0 where there is none."""
+        self.look()
+        return next((pid for pid in self.children if procfs.alive(pid)), 0)
+
+    def rest(self, seconds: float) -> tuple[str, ...]:
+        """What tells whether it has come to rest: how each thread stands, and the time that it has used."""
+        found = []
+        for task in procfs.threads(self.pid):
+            stat = procfs.stat(f"{self.pid}/task/{task}")
+            found.append(f"{task} {stat.state if stat else '?'} {procfs.schedstat(f'/proc/{self.pid}/task/{task}')}")
+        return tuple(found)
+
+    def close_stdin(self) -> None:
+        """The end of its stdin."""
+        if self.process.stdin is not None:
+            with contextlib.suppress(OSError):
+                self.process.stdin.close()
+
+    def send(self, number: int, to: str) -> int:
+        """Send a signal to the process (`""`), its group (`group`) or its first living child (`child`).
+
+        Returns:
+            The process that it was sent to; 0 where there is none.
+        """
+        with contextlib.suppress(ProcessLookupError):
+            if to == "group":
+                os.killpg(self.pid, number)
+                return self.pid
+            target = self.child() if to == "child" else self.pid
+            if target:
+                os.kill(target, number)
+                return target
+        return 0
+
+    def close(self) -> None:
+        """Close what belongs to the trial."""
+        for stream in (self.process.stdin, self.process.stdout, self.process.stderr):
+            if stream is not None:
+                with contextlib.suppress(OSError):
+                    stream.close()
+        self._open.clear()
+        for number in (self._wake, self._waker, self.pidfd):
+            if number >= 0:
+                os.close(number)
+        self.pidfd = -1
+
+
+def run_delay(pid: int) -> float:
+    """Seconds for which the main thread of a process could have run and had no CPU."""
+    words = procfs.schedstat(f"/proc/{pid}").split()
+    return int(words[1]) / 1e9 if len(words) > 1 else 0.0
+
+
+def _start(command: Command, env: Mapping[str, str], cwd: str) -> subprocess.Popen[bytes]:
+    try:
+        return subprocess.Popen(
+            command.argv,
+            stdin=subprocess.PIPE if command.stdin == "open" else subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            bufsize=0,
+            env=dict(env),
+            cwd=cwd,
+            start_new_session=True,
+        )
+    except FileNotFoundError as error:
+        if not os.path.isdir(cwd):
+            raise UsageError("The service cannot start where it should.", where=cwd, todo="name a folder that exists in cwd=") from error
+        missing = "its interpreter (the first line) or it itself" if os.path.exists(command.argv[0]) else "it"
+        raise UsageError(
+            f"The command {command.argv[0]!r} cannot be started: {missing} does not exist.",
+            where=" ".join(command.argv),
+            todo="name a program on PATH, or its whole path; add what it comes from to requires=[...]",
+        ) from error
+    except (PermissionError, OSError) as error:
+        raise UsageError(
+            f"The command {command.argv[0]!r} cannot be started: {error.strerror}.",
+            where=" ".join(command.argv),
+            todo="see that it is a program that may be executed",
+        ) from error
+
+
+class Ended(EOFError):
+    """The service has ended while its client waited for it."""
+
+
+class Service:
+    """A service as its client sees it. The client runs in a thread of its own and may block.
+
+    Attributes:
+        pid: its process.
+        port: the port of its readiness condition, 0 where it has none.
+    """
+
+    def __init__(self, running: Running, moment: Callable[[str], None]) -> None:
+        self._running = running
+        self._moment = moment
+        self._next = {"stdout": 0, "stderr": 0}
+        self._sockets: list[socket.socket] = []
+        self.pid = running.pid
+        self.port = next((ready.port for ready in running.command.ready if ready.port), 0)
+
+    def send(self, text: str) -> None:
+        """Write a line to its stdin.
+
+        Raises:
+            BrokenPipeError: it reads no more.
+        """
+        stdin = self._running.process.stdin
+        if stdin is None or stdin.closed:
+            raise BrokenPipeError("its stdin is closed")
+        data = text.encode() if text.endswith("\n") else text.encode() + b"\n"
+        while data:
+            data = data[os.write(stdin.fileno(), data) :]
+
+    def line(self, containing: str = "", *, stream: str = "stdout", timeout: float = PATIENCE) -> str:
+        """The next line of a stream that contains a text; those before it are passed over.
+
+        Raises:
+            Ended: the service ended before.
+            TimeoutError: it did not come within `timeout` seconds.
+        """
+        until = real_monotonic() + timeout
+        heard = self._running.heard
+        with heard:
+            while True:
+                lines = self._running.lines
+                for index in range(self._next[stream], len(lines)):
+                    name, text = lines[index]
+                    if name == stream and containing in text:
+                        self._next[stream] = index + 1
+                        return text
+                self._next[stream] = len(lines)
+                if self._running.status is not None:
+                    raise Ended(f"the service ended before it printed {containing!r}")
+                left = until - real_monotonic()
+                if left <= 0 or not heard.wait(left):
+                    raise TimeoutError(f"the service did not print {containing!r} within {timeout:g} s")
+
+    def request(self, text: str, reply: str = "", *, timeout: float = PATIENCE) -> str:
+        """Send a line and wait for one on its stdout that contains `reply`; that line."""
+        self.send(text)
+        return self.line(reply, timeout=timeout)
+
+    def until(self, condition: Callable[[], Any], what: str = "", *, timeout: float = PATIENCE) -> None:
+        """Wait until a function says so: `service.until(lambda: "call" in server.lines())`.
+
+        It is called between other things by the trial's own thread, which scripted children need.
+
+        Raises:
+            Ended, TimeoutError: as in `line`.
+        """
+        until = real_monotonic() + timeout
+        said: queue.SimpleQueue[Any] = queue.SimpleQueue()
+
+        def look() -> None:
+            try:
+                said.put((bool(condition()), None))
+            except BaseException as error:
+                said.put((False, error))
+
+        while True:
+            self._running.calls.put(look)
+            self._running.wake()
+            try:
+                met, error = said.get(timeout=max(until - real_monotonic(), 0.001))
+            except queue.Empty:
+                met, error = False, None
+            if error is not None:
+                raise error
+            if met:
+                return
+            if self._running.status is not None:
+                raise Ended(f"the service ended before {what or 'the condition'}")
+            if real_monotonic() >= until:
+                raise TimeoutError(f"{what or 'the condition'} was not met within {timeout:g} s")
+            time.sleep(0.002)
+
+    def connect(self, port: int = 0, host: str = "127.0.0.1") -> socket.socket:
+        """A connection to it, which stays open to the end unless it is closed."""
+        made = socket.create_connection((host, port or self.port), timeout=PATIENCE)
+        self._sockets.append(made)
+        return made
+
+    def in_flight(self, name: str = "request") -> None:
+        """Say that a request is in flight: the signals of the storm `signal-while` land now."""
+        done = threading.Event()
+
+        def moment() -> None:
+            try:
+                self._moment(name)
+            finally:
+                done.set()
+
+        self._running.calls.put(moment)
+        self._running.wake()
+        done.wait(PATIENCE)
+
+    @property
+    def lines(self) -> list[str]:
+        """All that it printed so far, stdout and stderr in the order in which they were read."""
+        return [line for _, line in self._running.lines]
+
+    @property
+    def children(self) -> list[int]:
+        """The processes below it, in order of appearance, gone or not."""
+        return list(self._running.children)
+
+    @property
+    def ended(self) -> bool:
+        """Whether it has ended."""
+        return self._running.status is not None
+
+    def close(self) -> None:
+        """Close the connections that are still open."""
+        for one in self._sockets:
+            with contextlib.suppress(OSError):
+                one.close()
+
+
+def name_of(number: int) -> str:
+    """`SIGTERM` for 15."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
