@@ -71,7 +71,8 @@ class Worker:
         folder: Path | None = None,
     ) -> None:
         self.python = python
-        self._errors = errors
+        # What the worker prints is read where it goes away: a worker that dies says why.
+        self._errors = open(errors, "a+b") if errors else tempfile.TemporaryFile()
         environment = {key: value for key, value in os.environ.items() if not key.startswith(("COVERAGE_", "PYTEST_"))}
         environment.update(env or {})
         environment["PYTHONPATH"] = os.pathsep.join([str(link_folder(folder)), *path])
@@ -82,16 +83,15 @@ class Worker:
         self._answers, answers = os.pipe()
         inherited = (life, requests, answers)
         try:
-            with open(errors, "ab") if errors else open(os.devnull, "wb") as stderr:
-                self._process = subprocess.Popen(
-                    [python, "-m", "stormdrain.worker", *map(str, inherited)],
-                    stdin=subprocess.DEVNULL,
-                    stdout=stderr,
-                    stderr=stderr,
-                    env=environment,
-                    pass_fds=inherited,
-                    start_new_session=True,
-                )
+            self._process = subprocess.Popen(
+                [python, "-m", "stormdrain.worker", *map(str, inherited)],
+                stdin=subprocess.DEVNULL,
+                stdout=self._errors,
+                stderr=self._errors,
+                env=environment,
+                pass_fds=inherited,
+                start_new_session=True,
+            )
         except OSError as error:
             for number in (self._life, self._requests, self._answers):
                 os.close(number)
@@ -148,9 +148,8 @@ class Worker:
         return message
 
     def _broken(self) -> InternalError:
-        said = ""
-        if self._errors and self._errors.exists():
-            said = self._errors.read_text(errors="replace")[-2000:]
+        self._errors.seek(0)
+        said = self._errors.read().decode(errors="replace")[-2000:]
         return InternalError(f"the worker of {self.python} has gone away\n{said}")
 
     def close(self) -> None:
@@ -169,6 +168,7 @@ class Worker:
             self._process.wait()
         with contextlib.suppress(OSError):
             os.close(self._answers)
+        self._errors.close()
 
     def __enter__(self) -> Worker:
         return self
