@@ -178,24 +178,47 @@ def _returns(context: Context) -> Iterator[Problem]:
         yield Problem(f"the operation took its process down: {seen.outcome.value}", context.site, seen.notes)
 
 
-def _processes(context: Context, orphans: bool) -> Iterator[Left]:
-    facts = {f"{fact.pid}": fact for fact in context.seen.processes}
-    for item in context.seen.left:
-        if item.kind != "process":
-            continue
-        fact = facts.get(item.what.split()[1])
-        if (fact is not None and fact.state == "orphaned") == orphans:
-            yield item
+def _left(context: Context, *kinds: str) -> tuple[list[Left], str]:
+    """What was left of these kinds, and when, if it was not at once.
+
+    Where the operation does not end its subject, what the subject keeps in calm (a connection
+    kept alive, a child that was started) goes with dispose. What a disturbed operation lost
+    sight of does not: it is there after dispose, where in calm it is not.
+    """
+    seen, calm = context.seen, context.calm
+    items = [item for item in seen.left if item.kind in kinds]
+    if calm is None:
+        stays = collections.Counter(item.key for item in seen.final)
+        left = collections.Counter(item.key for item in seen.left)
+        return [item for item in items if context.closes or stays[item.key] >= left[item.key]], ""
+    if items or seen.dispose.kind != "returned":
+        return items, ""
+    allowed = collections.Counter(item.key for item in calm.final)
+    for item in seen.final:
+        allowed[item.key] -= 1
+        if item.kind in kinds and allowed[item.key] < 0:
+            items.append(item)
+    return items, " even after dispose"
+
+
+def _processes(context: Context, orphans: bool) -> tuple[list[Left], str]:
+    state = {str(fact.pid): fact.state for fact in context.seen.processes}
+    items, when = _left(context, "process")
+    return [item for item in items if (state.get(_pid(item)) == "orphaned") == orphans], when
+
+
+def _pid(item: Left) -> str:
+    return item.what.partition("pid ")[2].partition(" ")[0]
 
 
 @_check("child-reaped", "No child of the target is left beyond calm, alive or as a zombie.")
 def _child_reaped(context: Context) -> Iterator[Problem]:
     _entered(context)
     _no_failures(context)
-    items = list(_processes(context, orphans=False))
+    items, when = _processes(context, orphans=False)
     if items:
         yield Problem(
-            f"left a child: {items[0].what}" + (f", and {len(items) - 1} more" if len(items) > 1 else ""),
+            f"left a child{when}: {items[0].what}" + (f", and {len(items) - 1} more" if len(items) > 1 else ""),
             context.site or items[0].site,
             tuple(item.what + (f" (started at {item.site})" if item.site else "") for item in items),
         )
@@ -207,29 +230,20 @@ def _no_orphans(context: Context) -> Iterator[Problem]:
     _no_failures(context)
     if context.schedule.storm == "child-grandchild":
         raise NotApplicable("the grandchild is the storm's own: a target need not know of it")
-    items = list(_processes(context, orphans=True))
+    items, when = _processes(context, orphans=True)
     if items:
-        yield Problem(f"left an orphan: {items[0].what}", context.site, tuple(item.what for item in items))
+        yield Problem(f"left an orphan{when}: {items[0].what}", context.site, tuple(item.what for item in items))
 
 
-def beyond(items: list[Left], left: tuple[Left, ...], final: tuple[Left, ...]) -> list[Left]:
-    """Those items of `left` that were still there at the end: as many of a kind as `final` has."""
-    there = collections.Counter(item.key for item in final)
-    return [item for item in items if there[item.key] >= sum(one.key == item.key for one in left)]
-
-
-def _leak_check(kinds: tuple[str, ...], word: str) -> Callable[[Context], Iterator[Problem]]:
+def _leak_check(*kinds: str) -> Callable[[Context], Iterator[Problem]]:
     def look(context: Context) -> Iterator[Problem]:
         _ended(context)
         _no_failures(context)
-        items = [item for item in context.seen.left if item.kind in kinds]
-        if context.calm is None and not context.closes:
-            # The operation does not end its subject: what goes with that (a connection kept alive) is kept, not lost.
-            items = beyond(items, context.seen.left, context.seen.final)
+        items, when = _left(context, *kinds)
         if items:
             more = f", and {len(items) - 1} more" if len(items) > 1 else ""
             yield Problem(
-                f"left a {word}: {items[0].what}{more}",
+                f"left a {items[0].kind}{when}: {items[0].what}{more}",
                 context.site or items[0].site,
                 tuple(item.what + (f" (from {item.site})" if item.site else "") for item in items),
             )
@@ -237,10 +251,10 @@ def _leak_check(kinds: tuple[str, ...], word: str) -> Callable[[Context], Iterat
     return look
 
 
-_check("no-leaked-tasks", "No task is left beyond calm.")(_leak_check(("task",), "task"))
-_check("no-leaked-threads", "No thread is left beyond calm.")(_leak_check(("thread",), "thread"))
+_check("no-leaked-tasks", "No task is left beyond calm.")(_leak_check("task"))
+_check("no-leaked-threads", "No thread is left beyond calm.")(_leak_check("thread"))
 _check("no-leaked-descriptors", "No descriptor, socket, pipe or temporary file is left beyond calm.")(
-    _leak_check(("descriptor", "socket", "pipe", "file"), "descriptor")
+    _leak_check("descriptor", "socket", "pipe", "file")
 )
 
 

@@ -241,6 +241,7 @@ class Campaign:
             virtual=self.virtual,
             bound=bound,
             baseline=self.calm.there if self.calm else (),
+            final=self.calm.final if self.calm else (),
             seed=self.options.seed,
         )
         return replace(order, **changes)

@@ -73,7 +73,8 @@ class Census:
             command, site = watch.spawned.get(pid, (self.seen.get(pid, (0, ""))[1], None))
             state = "zombie" if stat.state in "ZX" else "alive"
             name = _name(names.get(pid))
-            what = f"{state} {pid} (state {stat.state}): {procfs.command(pid) or command}"
+            now = "" if state == "zombie" else procfs.command(pid)  # a zombie has no command line any more
+            what = f"{state}, pid {pid} (state {stat.state}): {now or command or procfs.command(pid)}"
             items.append(Left("process", what, f"process {state} {name or _program(command)}", site))
         return items
 

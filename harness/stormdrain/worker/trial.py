@@ -60,6 +60,8 @@ class Order:
     record_points: bool = False
     baseline: tuple[Left, ...] = ()
     """What was there after calm; empty in calm itself."""
+    final: tuple[Left, ...] = ()
+    """What calm had left after dispose."""
     calm: bool = False
     follow_up: bool = True
     phase: str = "storm"

@@ -13,6 +13,7 @@ from typing import Any
 
 from ...model import Left, Outcome
 from .. import outcomes
+from ..census import beyond
 from ..trial import SETTLE, Trial
 
 
@@ -137,4 +138,11 @@ class Phases:
         else:
             trial.disposed = Outcome("returned")
         self.generator = None
-        trial.final = trial.take()
+        allowed = trial.unbuilt if trial.order.calm else trial.order.final
+        for pause in SETTLE:
+            await self.sleep(pause)
+            trial.final = trial.take()
+            if not beyond(trial.final, allowed):
+                break
+            if not pause:
+                gc.collect()
