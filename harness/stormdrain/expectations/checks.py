@@ -172,7 +172,7 @@ def _returns(context: Context) -> Iterator[Problem]:
         if hang and hang.why.startswith("blocked"):
             what = f"blocks its thread and has not ended after {seen.bound:g} real seconds"
         details = (*hang.tasks, *hang.threads, *hang.processes) if hang else seen.notes
-        site = (hang.site if hang else None) or context.site
+        site = context.site or (hang.site if hang else None)
         yield Problem(f"the operation {what}; it waits at {waits or 'an unknown place'}", site, tuple(details))
     elif seen.outcome.kind == "crashed":
         yield Problem(f"the operation took its process down: {seen.outcome.value}", context.site, seen.notes)

@@ -129,6 +129,8 @@ class Trial:
     stall_sites: dict[int, Site | None] = field(default_factory=dict)
     sent: bool = False
     describe_tasks: Callable[[], tuple[str, ...]] = tuple
+    suspended: Callable[[], Site | None] = lambda: None
+    """The line of the target on which the operation waits now."""
     task_items: Callable[[], list[Left]] = list
 
     def __post_init__(self) -> None:
@@ -341,6 +343,7 @@ class Trial:
             self.describe_tasks(),
             chains.thread_stacks(),
             tuple(procfs.tree()),
+            self.suspended() if self.phase == "operating" else None,
         )
         self.event("hang", self.hang.why)
         outcome = Outcome(kind)

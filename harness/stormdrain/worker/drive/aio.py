@@ -318,6 +318,7 @@ class Driver(Phases):
         self.loop = Loop(trial)
         self.loop.set_task_factory(_factory)  # type: ignore[arg-type]  # stubs want an exact protocol
         trial.describe_tasks = self._describe
+        trial.suspended = lambda: suspended_at(chains.task_chain(self.loop.op)) if self.loop.op else None
         trial.task_items = self._tasks
         trial.case._on_event = self._on_event
         trial.census.start()
