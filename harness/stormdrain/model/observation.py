@@ -155,6 +155,8 @@ class Report:
     channel: str
     message: str
     site: Site | None = None
+    exact: bool = False
+    """Whether that is the line that made the future or task which it is about."""
 
 
 @dataclass(frozen=True)

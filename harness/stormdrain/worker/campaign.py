@@ -38,7 +38,7 @@ from ..model import (
     parse_schedule,
 )
 from ..storms import FAMILIES, Ground, NotHere, names
-from . import drive
+from . import closely, drive
 from .canaries import canaries
 from .clock import real_monotonic
 from .pool import Pool, Result
@@ -129,6 +129,7 @@ class Campaign:
         self.say = say
         self.service = probe.kind == "service"
         self.pool = Pool(folder, options.jobs * (REAL_JOBS if self.service else 1))
+        self.lines = closely.Lines(self.pool)
         self.cell = options.cell
         self.virtual = options.clock == "virtual" and not probe.real_time
         self.calm: Observation | None = None
@@ -274,6 +275,8 @@ class Campaign:
         self.drift = {p.n for p, q in zip(a.points, b.points) if p.key != q.key}
         self.drift |= set(range(min(len(a.points), len(b.points)) + 1, max(len(a.points), len(b.points)) + 1))
         order = replace(first, virtual=self.virtual)
+        for result in self.lines.named([Result(order, a)]):
+            a = result.observation or a
         self._keep(order, Result(order, a), phase="calm")
         self.calm = replace(a, follow_up=a.follow_up)
 
@@ -379,8 +382,7 @@ class Campaign:
                 given += 1
                 yield self._order(schedule)
 
-        for result in self.pool.run(orders()):
-            self._keep(result.order, result)
+        self._run(orders())
         for schedule in rest:
             self.not_tried[schedule.storm] = self.not_tried.get(schedule.storm, 0) + 1
 
@@ -393,7 +395,17 @@ class Campaign:
         return alone is not None and alone < second.when.n
 
     def _replay(self) -> None:
-        for result in self.pool.run([self._order(parse_schedule(text)) for text in self.options.schedules]):
+        self._run(self._order(parse_schedule(text)) for text in self.options.schedules)
+
+    def _run(self, orders: Iterator[Order]) -> None:
+        """Run and judge; what blocks the loop at a new place is judged last, when its line is known."""
+        held: list[Result] = []
+        for result in self.pool.run(orders):
+            if self.lines.unknown(result):
+                held.append(result)
+            else:
+                self._keep(result.order, self.lines.tell(result))
+        for result in self.lines.named(held):
             self._keep(result.order, result)
 
     def _keep(self, order: Order, result: Result, phase: str = "storm") -> Trial:

@@ -12,11 +12,13 @@ import gc
 import os
 import sys
 import threading
+import traceback
 import types
 from collections.abc import Iterable
 from typing import Any
 
 from ..model import Site
+from .clock import clock
 
 _DEPTH = 64
 
@@ -91,6 +93,7 @@ def chain(awaitable: Any) -> tuple[Site, ...]:
     )
 
 
+_ASYNCIO = os.path.dirname(os.path.abspath(asyncio.__file__)) + os.sep
 _HERE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 
 
@@ -106,7 +109,11 @@ def task_chain(task: asyncio.Task[Any]) -> tuple[Site, ...]:
 
 def caller(depth: int = 1) -> Site | None:
     """The innermost frame of the running stack that is neither the harness nor, if there is another, asyncio."""
-    frame: types.FrameType | None = sys._getframe(depth)
+    return innermost(sys._getframe(depth))
+
+
+def innermost(frame: types.FrameType | None) -> Site | None:
+    """The innermost line of the target in a stack, else the innermost one that is not the harness's."""
     first: Site | None = None
     while frame is not None:
         file = frame.f_code.co_filename
@@ -119,13 +126,28 @@ def caller(depth: int = 1) -> Site | None:
     return first
 
 
+def summarised(stack: Iterable[traceback.FrameSummary]) -> Site | None:
+    """The same of a stack that was written down, outermost line first; None where there is nothing but asyncio."""
+    first: Site | None = None
+    for frame in reversed(list(stack)):
+        if is_harness(frame.filename) or frame.lineno is None:
+            continue
+        target = roots.is_target(frame.filename) or frame.filename == roots.probe
+        site = Site(roots.short(frame.filename), frame.lineno, frame.name, target)
+        if target:
+            return site
+        if not frame.filename.startswith(_ASYNCIO):
+            first = first or site
+    return first
+
+
 def thread_stacks(limit: int = 12) -> tuple[str, ...]:
     """The stacks of all threads but the running one, innermost line first."""
     names = {thread.ident: thread.name for thread in threading.enumerate()}
     me = threading.get_ident()
     found = []
     for ident, top in sys._current_frames().items():
-        if ident == me:
+        if ident == me or ident in clock.own_threads:
             continue
         lines: list[str] = []
         frame: types.FrameType | None = top

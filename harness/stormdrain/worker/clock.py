@@ -93,6 +93,10 @@ class Clock:
         self.jumps = 0
         self.stalls: list[float] = []
         """Real seconds of turns in which the loop could not run, less what the machine kept this thread waiting."""
+        self.stall_marks: list[float] = []
+        """When each of those turns began, in real seconds."""
+        self.own_threads: dict[int, int] = {}
+        """Threads of the harness, which nothing waits for: identifiers in Python and in the kernel."""
         self._delay = 0
         self._last: object = None
         self._me = os.getpid()
@@ -106,6 +110,11 @@ class Clock:
             return real_monotonic()
         since = real_monotonic() - self._mark
         return self._base + (since if since > _STALL else 0.0)
+
+    @property
+    def mark(self) -> float:
+        """When the turn that is under way began, in real seconds."""
+        return self._mark
 
     def start_virtual(self) -> None:
         """From here on time stands still until something moves it."""
@@ -142,6 +151,7 @@ class Clock:
         net = seconds - (self._delay - before) / 1e9
         if net > _STALL and len(self.stalls) < 20:
             self.stalls.append(net)
+            self.stall_marks.append(self._mark)
 
     # -- waiting ---------------------------------------------------------
 
@@ -276,9 +286,9 @@ class Clock:
                     why = why or "a child that has ended is not yet reaped"
             elif pid not in known and not self.all_inert and pid not in self.inert:
                 why = why or "a child that is neither scripted nor inert is alive"
-        if len(sys._current_frames()) > 1:
+        if len(sys._current_frames()) > 1 + len(self.own_threads):
             for tid in procfs.threads():
-                if tid != self._me:
+                if tid != self._me and tid not in self.own_threads.values():
                     path = f"self/task/{tid}"
                     stat = procfs.stat(path)
                     running = running or (stat is not None and stat.state in "RD")
@@ -312,7 +322,7 @@ def busy_threads() -> list[str]:
     names = {thread.ident: thread.name for thread in threading.enumerate()}
     found = []
     for ident, top in sys._current_frames().items():
-        if ident != main and not _is_idle(top):
+        if ident != main and ident not in clock.own_threads and not _is_idle(top):
             found.append(names.get(ident, "a thread"))
     return found
 

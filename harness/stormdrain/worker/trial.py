@@ -66,8 +66,8 @@ class Order:
     follow_up: bool = True
     phase: str = "storm"
     seed: int = 0
-    sample: bool = False
-    """Whether a thread looks at what blocks the loop."""
+    closely: bool = False
+    """Whether the lines are looked for that block the loop, and that make futures and tasks: it costs time."""
     exit_bound: float = 5.0
     """Real seconds within which the interpreter must leave once the loop is closed."""
 
@@ -138,7 +138,7 @@ class Trial:
             os.makedirs(os.path.join(self.folder, name), exist_ok=True)
         self.modules = set(sys.modules)
         watch.start(self.event)
-        self.sampler = Sampler() if self.order.sample else None
+        self.sampler = Sampler() if self.order.closely else None
         self.hub = Hub(
             self.folder, virtual=self.order.virtual, now=clock.now, record=self.event
         )

@@ -56,9 +56,9 @@ class Watch:
                 self.ended[pid] = code
                 self.record("process reaped", f"{pid} return code {code}")
 
-    def report(self, channel: str, message: str, site: Site | None = None) -> None:
+    def report(self, channel: str, message: str, site: Site | None = None, exact: bool = False) -> None:
         if self.on and len(self.reports) < 100:
-            self.reports.append(Report(channel, message[:500], site))
+            self.reports.append(Report(channel, message[:500], site, exact))
             self.record(channel, message[:200])
 
 

@@ -67,10 +67,13 @@ class Selector(selectors.DefaultSelector):
 class Loop(asyncio.SelectorEventLoop):
     """The stock loop with points."""
 
+    closely = False
+
     def __init__(self, trial: Trial) -> None:
         self.selector = Selector()
         super().__init__(self.selector)
         self.trial = trial
+        self.closely = trial.order.closely
         self.armed = False
         self.op: asyncio.Task[Any] | None = None
         self.main: asyncio.Task[Any] | None = None
@@ -256,6 +259,10 @@ class Loop(asyncio.SelectorEventLoop):
         if self.armed and self.target is not None:
             self.fire(fault)
 
+    def get_debug(self) -> bool:
+        """Futures and tasks ask this when they are made, and then remember by whom."""
+        return self.closely or super().get_debug()
+
     def call_exception_handler(self, context: dict[str, Any]) -> None:
         error = context.get("exception")
         text = str(context.get("message", ""))
@@ -263,7 +270,8 @@ class Loop(asyncio.SelectorEventLoop):
             text += f": {type(error).__name__}: {error}"
         from ..watch import watch
 
-        watch.report("loop", text, _future_site(context))
+        made = chains.summarised(context.get("source_traceback") or ())
+        watch.report("loop", text, made or _future_site(context), made is not None)
         super().call_exception_handler(context)
 
 
