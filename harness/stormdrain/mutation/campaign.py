@@ -236,7 +236,7 @@ class Campaign:
 
     def covering(self, mutant: Mutant) -> list[int]:
         """The tests that can notice a mutant, in the order of the suite."""
-        if not mutant.regions or self._ran_at_import(mutant):
+        if not mutant.regions or mutant.source == "neutral" or self._ran_at_import(mutant):
             return list(self.facts.kept)
         found = set()
         for index in self.facts.kept:
@@ -292,6 +292,8 @@ class Campaign:
         mirror = bool(self.facts.spawners.intersection(order))
         texts = self._decoded(one)
         job = {"id": key or one.id, "items": order, "files": texts, "mirror": mirror, "first": self.first}
+        if one.source == "neutral":
+            job.update(on_disk=True, cold=True, first=False)
         return {**job, **more}
 
     def cost(self, index: int, record: Record) -> float:

@@ -25,7 +25,8 @@ def confirm(campaign: Campaign, mutants: Sequence[Mutant], found: Mapping[str, R
     if doubtful:
         campaign.listen(f"{campaign.label}: {len(doubtful)} mutants came out otherwise, looking again")
         _repeat_all(campaign, doubtful, found)
-    _repeat_survivors(campaign, [by_id[key] for key, kind in kinds.items() if kind == "missed"], found)
+    missed = [by_id[key] for key, kind in kinds.items() if kind == "missed"]
+    _repeat_survivors(campaign, [one for one in missed if one.source != "neutral"], found)
 
 
 def _repeat(campaign: Campaign, mutants: Sequence[Mutant], found: Mapping[str, Ran]) -> list[Mutant]:

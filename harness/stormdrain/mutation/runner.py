@@ -7,7 +7,7 @@ interpreters make one record.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -27,13 +27,19 @@ from ..revisions import (
 from . import outcomes
 from .campaign import Campaign, Ran
 from .confirm import confirm
+from .general import general
 from .mutant import Mutant, numbered, planned
+from .neutral import neutral
+from .operators import apply_operators
 from .plan import Plan, PlannedMutant, read_plan
 from .revert import reverts
 from .sources import Sources, changed_files, read_sources
 from .suite import SuiteProcess, SuiteSpec
+from .targets import changed_lines, symbol_lines
 
 Listen = Callable[[object], None]
+SOURCES = ("plan", "revert", "operator", "general", "neutral")
+"""The kinds of mutants that are made where nothing else is said."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +63,7 @@ class MutationRequest:
     pythons: tuple[str, ...] = ()
     environment: EnvironmentConfig = field(default_factory=EnvironmentConfig)
     requires: tuple[str, ...] = ()
-    sources: tuple[str, ...] = ("plan", "revert")
+    sources: tuple[str, ...] = SOURCES
     jobs: int = 2
     first: bool = False
     seed: int = 0
@@ -133,12 +139,35 @@ def sides(
             base = changed_files(
                 _environments(request, request.base, interpreters[:1], listen)[0].layer, layer
             )
-        sources = read_sources(layer, entries, base)
+        named = request.symbols if spec == request.head else ()
+        sources, placed = read_sources(layer, entries, base, named)
         made = [planned(one, sources.files, sources.symbols, sources.existing) for one in entries]
         if base and "revert" in request.sources:
             made += reverts(base, sources.files, sources.symbols)
+        lines = changed_lines(base, sources.files)
+        for path, more in symbol_lines(placed, sources.symbols).items():
+            lines.setdefault(path, set()).update(more)
+        made += _by_operators(request, sources, lines, made)
         if made:
             yield Side(environments[0].revision, environments, sources, numbered(made, sources.files))
+
+
+def _by_operators(
+    request: MutationRequest, sources: Sources, lines: Mapping[str, Collection[int]], made: Sequence[Mutant]
+) -> list[Mutant]:
+    """The mutants of operators on some lines, and a neutral one for each file that any mutant changes."""
+    found: list[Mutant] = []
+    for path, numbers in lines.items():
+        if "operator" in request.sources:
+            found += apply_operators(path, sources.symbols[path], numbers)
+        if "general" in request.sources:
+            found += general(path, sources.symbols[path], numbers)
+    if "neutral" in request.sources:
+        functions = {name for one in (*made, *found) for name in one.functions}
+        for path in dict.fromkeys(one.path for one in (*made, *found)):
+            if (one := neutral(path, sources.symbols[path], functions)) is not None:
+                found.append(one)
+    return found
 
 
 def _environments(

@@ -9,6 +9,7 @@ from pathlib import Path
 from ..symbols import Symbols
 from .mutant import paths_of
 from .plan import PlannedMutant
+from .targets import place_symbols
 
 
 @dataclass(frozen=True)
@@ -26,14 +27,22 @@ def python_files(layer: Path) -> Iterator[str]:
         yield path.relative_to(layer).as_posix()
 
 
-def read_sources(layer: Path, planned: Sequence[PlannedMutant], base: Mapping[str, bytes]) -> Sources:
-    """Read the files that a plan's mutants change, and those that the diff does."""
+def read_sources(
+    layer: Path, planned: Sequence[PlannedMutant], base: Mapping[str, bytes], named: Sequence[str] = ()
+) -> tuple[Sources, dict[str, list[str]]]:
+    """Read the files that a plan's mutants change, those that the diff does, and those of named symbols.
+
+    Returns:
+        The files, and where the named symbols are (see :func:`place_symbols`).
+    """
     existing = frozenset(python_files(layer))
     wanted = dict.fromkeys(path for one in planned for path in paths_of(one.edits, existing))
     wanted.update(dict.fromkeys(base))
+    placed = place_symbols(named, existing, wanted)
+    wanted.update(dict.fromkeys(placed))
     files = {path: (layer / path).read_bytes() for path in wanted}
     symbols = {path: Symbols(source, where=path) for path, source in files.items()}
-    return Sources(files, symbols, existing)
+    return Sources(files, symbols, existing), placed
 
 
 def changed_files(base: Path, head: Path) -> dict[str, bytes]:

@@ -57,7 +57,7 @@ def work(settings: dict[str, Any], commands: int, events: int) -> int:
     watch = ImportWatch(functools.lru_cache(maxsize=None)(lambda name: os.path.realpath(name) in real))
     arguments = settings["arguments"] + _quietened()
     begun = Zygote.begin()
-    role = Cold(begun) if isinstance(begun, ColdStart) else Warm(commands, events, begun)
+    role = Cold(settings["layers"], begun) if isinstance(begun, ColdStart) else Warm(commands, events, begun)
     session = Session(settings, watch, role, Cold)
     watch.start()
     status = pytest.main(arguments, plugins=[session])

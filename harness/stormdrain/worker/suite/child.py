@@ -63,6 +63,8 @@ class Job:
     """Whether child processes of the tests need the mutant too, through PYTHONPATH."""
     marker: str = ""
     """A file that grows whenever the code of a forced failure runs."""
+    on_disk: bool = False
+    """Whether the mutant is to be found on disk, too: in a copy of the layer that is imported instead."""
     cold: bool = False
     """It cannot be swapped in: it needs an import of its own."""
 

@@ -10,10 +10,23 @@ from __future__ import annotations
 
 import dis
 import hashlib
+import warnings
 from collections.abc import Iterator
 from types import CodeType
 
 Pair = tuple[CodeType, CodeType]
+
+
+def compiled(source: str | bytes, path: str) -> CodeType:
+    """Compile a file. A mutant may be of a kind that the compiler warns of: that is no reason to refuse it.
+
+    Raises:
+        SyntaxError, ValueError: it does not compile.
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        code: CodeType = compile(source, path, "exec", dont_inherit=True)
+    return code
 
 
 def nested(code: CodeType) -> list[CodeType]:

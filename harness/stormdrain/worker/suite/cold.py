@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from . import finder
+from . import finder, mirror
 from .child import Job, Needs
 from .pool import Pool
 from .session import Session
@@ -18,10 +18,11 @@ class Cold:
     """Runs one job and ends.
 
     Args:
+        layers: import roots of the revision.
         start: the job, the names of its tests, what each needed unmutated, and where to report.
     """
 
-    def __init__(self, start: ColdStart) -> None:
+    def __init__(self, layers: list[str], start: ColdStart) -> None:
         request = start.request
         self.pipe = start.pipe
         self.job = Job(**request["job"])
@@ -31,6 +32,8 @@ class Cold:
         self.temporary = Path(request["temporary"])
         self.temporary.mkdir()
         finder.LayerFinder.texts = self.job.texts
+        if self.job.on_disk:
+            finder.move(mirror.mirror(self.job.texts, layers, self.temporary / "layer"))
 
     def send(self, *what: object) -> None:
         """A line to the pool of the warm session."""

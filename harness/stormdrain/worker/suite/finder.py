@@ -16,6 +16,8 @@ from collections.abc import Iterable, Sequence
 from types import CodeType, ModuleType
 from typing import Any
 
+from . import codes
+
 
 class MutantLoader(importlib.machinery.SourceFileLoader):
     """Loads a module from its file, or from the text that stands in for it."""
@@ -24,8 +26,7 @@ class MutantLoader(importlib.machinery.SourceFileLoader):
         text = LayerFinder.texts.get(os.path.realpath(self.path))
         if text is None:
             return super().get_code(fullname)
-        code: CodeType = compile(text, self.path, "exec", dont_inherit=True)
-        return code
+        return codes.compiled(text, self.path)
 
     def get_source(self, fullname: str) -> str | None:
         text = LayerFinder.texts.get(os.path.realpath(self.path))
@@ -38,7 +39,7 @@ class LayerFinder:
     texts: dict[str, str] = {}  # noqa: RUF012 - one per process, as sys.modules is
 
     def __init__(self, layers: Sequence[str], packages: Iterable[str]) -> None:
-        self._layers = list(layers)
+        self.layers = list(layers)
         self._packages = frozenset(packages)
 
     def find_spec(
@@ -47,10 +48,18 @@ class LayerFinder:
         top = name.partition(".")[0]
         if top not in self._packages:
             return None
-        spec = importlib.machinery.PathFinder.find_spec(name, self._layers if path is None else path)
+        spec = importlib.machinery.PathFinder.find_spec(name, self.layers if path is None else path)
         if spec is not None and type(spec.loader) is importlib.machinery.SourceFileLoader:
             spec.loader = MutantLoader(spec.loader.name, spec.loader.path)
         return spec
+
+
+def move(layers: Sequence[str]) -> None:
+    """From here on the packages are found in these layers before the others."""
+    for finder in sys.meta_path:
+        if isinstance(finder, LayerFinder):
+            finder.layers[:0] = layers
+    LayerFinder.texts = {}
 
 
 def install(layers: Sequence[str], files: Iterable[str]) -> None:

@@ -66,7 +66,7 @@ class Session:
         if unimported and not isinstance(self.role, self._cold):
             begun = Zygote.begin()
             if isinstance(begun, ColdStart):
-                self.role = self._cold(begun)
+                self.role = self._cold(self.settings["layers"], begun)
             else:
                 self.late_zygote = begun
 

@@ -72,7 +72,7 @@ def plan(original: CodeType, source: str, path: str, index: Index) -> list[Swap]
         path: the real path of the file.
         index: what is alive.
     """
-    mutated = compile(source, path, "exec", dont_inherit=True)
+    mutated = codes.compiled(source, path)
     todo: list[Swap] = []
     for chain in codes.chains(original, mutated):
         done = False

@@ -60,7 +60,7 @@ class Warm:
         self.suite = session.suite
         self.imported = imported_files()
         for path in session.files.values():
-            self.original[path] = compile(Path(path).read_bytes(), path, "exec", dont_inherit=True)
+            self.original[path] = codes.compiled(Path(path).read_bytes(), path)
         self.pool = Pool(session.settings["jobs"], self.start, self.send, self.suite.needs)
         self._choose_zygote()
         self.send("collected", [item.nodeid for item in self.suite.items], self.facts())
@@ -139,7 +139,7 @@ class Warm:
 
     def _print(self, relative: str, text: str) -> str:
         path = self.session.files[relative]
-        code = compile(text, path, "exec", dont_inherit=True)
+        code = codes.compiled(text, path)
         return "" if codes.same(self.original[path], code) else f"{relative} {codes.fingerprint(code)}"
 
     def do_run(self, request: Record) -> None:
