@@ -70,23 +70,21 @@ def _exit_code(context: Context) -> Iterator[Problem]:
         raise NotApplicable("its child was disturbed: what it makes of that is its own affair")
     seen, asked = context.seen, _asked(context)
     status = seen.exit_status or 0
-    right = {code for name in asked for code in context.spec.exits.get(name, ())}
+    # The end of stdin after a signal changes nothing; a signal after the end of stdin may.
+    telling = [name for name in asked if name != EOF] if asked and asked[0] != EOF else asked
+    right = {code for name in telling for code in context.spec.exits.get(name, ())}
     if not right:
         raise NotApplicable(f"the probe gives no exit code for {' and '.join(asked) or 'this'}")
     if status in right:
         return
-    how = _how(status)
-    if status < 0 and not _was_ready(context):
-        raise NotApplicable(f"it was {how} before it was ready: that is the signal's default action")
+    how = f"was ended by signal {-status}" if status < 0 else f"left with {status}"
+    if not _was_ready(context):
+        raise NotApplicable(f"it {how} before it was ready: nothing was in place yet")
     if status < 0 and seen.delivered > 1 and seen.artefacts.kind != "raised" and not seen.left:
         whole = " and its files are whole" if seen.artefacts.kind == "returned" else ""
-        raise NotApplicable(f"it was {how}, not the first one, when its cleanup was over: nothing is left{whole}")
+        raise NotApplicable(f"it {how}, not the first one, when its cleanup was over: nothing is left{whole}")
     codes = " or ".join(map(str, sorted(right)))
-    yield Problem(f"the service {_left(status)}; the probe expects {codes} after {' and '.join(dict.fromkeys(asked))}", context.site)
-
-
-def _how(status: int) -> str:
-    return f"ended by signal {-status}" if status < 0 else f"left with {status}"
+    yield Problem(f"the service {_left(status)}; the probe expects {codes} after {' and '.join(dict.fromkeys(telling))}", context.site)
 
 
 def _left(status: int) -> str:

@@ -19,11 +19,11 @@ from dataclasses import replace
 from typing import Any
 
 from ...errors import UsageError
-from ...model import Event, Left, Outcome
+from ...model import Event, FaultRecord, Left, Outcome, Site
 from .. import outcomes, procfs, reaper
 from ..clock import clock, real_monotonic
 from ..service import Command, Ready, Terms
-from ..trial import SETTLE, Trial
+from ..trial import RECORDED, SETTLE, Trial
 from . import service_hang
 from .service_faults import LATE, Landed, Plan, deliver
 from .service_inject import Injector, clean_path, why_deaf
@@ -130,6 +130,7 @@ class Driver:
         if self.injector is not None:
             env = self.injector.environment(env)
         trial.census.start()
+        trial.t0 = trial.real0 = real_monotonic()
         self.running = Running(command, env, command.cwd or trial.case.path, trial.hub.descriptors())
         self.plan = Plan(self.faults, self.running.began)
         self.service = Service(self.running, self._moment)
@@ -197,11 +198,19 @@ class Driver:
                 raise Broken(f"the client failed: {failed.error.type}: {failed.error.message}")
         if not self.operating:
             self._rest()
+            self._learn_commands()
             self._moment("idle")
         if not self.operating:
             if self.plan.next is None:
                 raise Over
             self.until = real_monotonic() + LATE  # what is awaited now comes soon, or not this time
+
+    def _learn_commands(self) -> None:
+        """A process that has just been forked still has its parent's command line: look again."""
+        seen = self.trial.census.seen
+        for pid in [*self.running.children]:
+            if pid in seen and (command := procfs.command(pid)):
+                seen[pid] = (seen[pid][0], command)
 
     def _client(self, work: Callable[[Service], Any]) -> None:
         try:
@@ -244,7 +253,9 @@ class Driver:
         inside = self.injector is not None and self.injector.waiting
         running.pump(min(FINE if watched else 0.004 if inside else seconds, plan.wait(real_monotonic())))
         self.trial.hub.drain()
-        for _ in running.look():
+        if new := running.look():
+            self.trial.census.look()
+        for _ in new:
             self._moment(f"child-{sum(1 for name in self.moments if name.startswith('child-')) + 1}")
         if plan.awaited == "quiet" and self._resting():
             self._moment("quiet")
@@ -273,7 +284,7 @@ class Driver:
             landed = deliver(fault, self.running, self._about_to)
             self.plan.landed(now)
             if landed is None:
-                self.trial.landed(fault.kind, False, (), 0, note="there was no child")
+                self._record(fault.kind, False, "there was no child")
                 continue
             self._landed(landed, now)
 
@@ -281,8 +292,14 @@ class Driver:
         self._operate(now)
         if landed.target != self.running.pid and landed.fault.kind == "signal":
             self.target = landed.target
-        self.trial.landed(landed.fault.kind, None, (), 0, note=landed.note)
-        self.trial.event(landed.note)
+        self._record(landed.fault.kind, None, landed.note)
+
+    def _record(self, kind: str, accepted: bool | None, note: str, chain: tuple[Site, ...] = (), step: int = 0) -> None:
+        trial = self.trial
+        trial.delivered += accepted is not False
+        if len(trial.faults) < RECORDED:
+            trial.faults.append(FaultRecord(kind, step, trial.at(), accepted, chain, note=note))
+            trial.event(f"fault {kind}", note)
 
     def _about_to(self) -> None:
         self.outside += 1
@@ -295,7 +312,7 @@ class Driver:
         for hit in self.injector.news():
             self._operate(hit.at)
             self.plan.landed(hit.at)
-            self.trial.landed("signal", None, hit.chain, hit.step, note=f"at step {hit.step}, before {hit.upcoming}")
+            self._record("signal", None, f"at step {hit.step}, before {hit.upcoming}", hit.chain, hit.step)
 
     def _operate(self, now: float) -> None:
         """The operation begins with the first fault."""
@@ -325,6 +342,8 @@ class Driver:
         if trial.order.calm or not self.operating:
             self._calm()
             return
+        if self._child_gone():
+            self._come_to_rest()
         ended = running.status is not None
         trial.ended = trial.ended_real = running.ended_at if ended else real_monotonic()
         if ended:
@@ -340,6 +359,13 @@ class Driver:
         if trial.outcome.kind == "hung":
             self._second_signal()
         self._wait_for_client()
+
+    def _come_to_rest(self) -> None:
+        """What the service makes of a child that has gone: it goes on, or ends."""
+        until = real_monotonic() + LATE
+        while self.running.status is None and real_monotonic() < until and not self._resting():
+            self.running.pump(0.005)
+            self.trial.hub.drain()
 
     def _calm(self) -> None:
         """Nothing was thrown: say what is there, and kill it."""

@@ -39,7 +39,7 @@ def in_words(told: Sequence[Told]) -> str:
             others = [task for task in process.tasks if task is not main]
             held = next((task for task in others if _in(task[3], _THREADS)), None) or (others[0] if others else None)
             if held is not None:
-                sentence += f" for {held[1]} at {_target(held[3])}"
+                sentence += f" for {_first(held)} at {_target(held[3])}"
                 if _in(held[3], _THREADS):
                     sentence += ", which waits for a worker thread"
         elif _in(main[3], _THREADS):
@@ -62,8 +62,14 @@ def _workers(process: Told) -> str:
     return f"; thread {', '.join(found[:3])}" if found else ""
 
 
-def _in(chain: Sequence[Place], names: Sequence[str]) -> bool:
-    return any(function.endswith(names) for _, _, function in chain[-4:] for names in [tuple(names)])
+def _in(chain: Sequence[Place], names: tuple[str, ...]) -> bool:
+    """Whether one of the innermost functions of a chain is one of these."""
+    return any(function.endswith(names) for _, _, function in chain[-4:])
+
+
+def _first(task: tuple[str, str, bool, list[Place]]) -> str:
+    """What a task is: the outermost function of the target in it, else its coroutine."""
+    return next((one.function for one in map(site, task[3]) if one.target), task[1])
 
 
 def _target(chain: Sequence[Place]) -> Site | str:
