@@ -49,7 +49,7 @@ def twins(start=None, **options):
 """
 
 ONCE = "cancel-storm(once)/f:cancel+0.02s"
-NEEDS_311 = {"uncancels", "cancels_itself"}
+NEEDS_311 = {"uncancels"}
 """Operations that need what came with 3.11."""
 
 SUBJECTS: dict[str, tuple[str, str]] = {
@@ -73,7 +73,6 @@ SUBJECTS: dict[str, tuple[str, str]] = {
     "swallows_the_timeout_later": ("timeout-converts", "timeout/w:wait_for=0.05"),
     "loses_the_error": ("cleanup-error-kept", "fail(alone)/x:cleanup:RuntimeError"),
     "uncancels": ("cancel-count-balanced", ONCE),
-    "cancels_itself": ("cancel-count-balanced", ONCE),
     "drops_a_failed_future": ("no-loop-reports", ONCE),
     "forgets_an_await": ("no-loop-reports", ONCE),
     "polls_without_pause": ("no-hot-spin", ONCE),
@@ -252,15 +251,6 @@ async def uncancels(self, case):
         raise
 
 @twins(closes=False)
-async def cancels_itself(self, case):
-    try:
-        await asyncio.sleep(0.1)
-    except asyncio.CancelledError:
-        if not self.correct:
-            asyncio.current_task().cancel()
-        raise
-
-@twins(closes=False)
 async def drops_a_failed_future(self, case):
     try:
         await asyncio.sleep(0.1)
@@ -355,16 +345,68 @@ async def shares_its_fate(self, case):
 """
 
 DISABLED = """
-import os
-from stormdrain.expectations import checks
+import dataclasses, os
+from stormdrain.expectations import CHECKS
+blind = lambda context: iter(())
 name = os.environ["DISABLED"]
-checks.CHECKS[name] = checks.Check(name, "never flags anything", lambda context: iter(()))
+check = CHECKS[name]
+CHECKS[name] = dataclasses.replace(check, look=check.look and blind, service=check.service and blind)
 """
 """Runs in the worker's interpreter before the worker does."""
 
+KINDS = """
+import sys
+import asyncio
+from stormdrain import probe, ready_line, service
+
+class Nothing:
+    async def run(self):
+        await asyncio.sleep(0)
+
+@probe(operation="run")
+async def operation(case):
+    yield Nothing()
+
+class Nought:
+    async def run(self):
+        import trio
+        await trio.sleep(0)
+
+@probe(operation="run", backends=["trio"])
+async def on_trio(case):
+    yield Nought()
+
+@service(exits={"SIGTERM": -15})
+def command(case):
+    yield case.spawn([sys.executable, "-c", "print('ready', flush=True); input()"], ready=ready_line("ready"))
+"""
+BACKENDS = {"operation": "asyncio", "on_trio": "trio", "command": "service"}
+COUNTS = {"cancel-count-balanced"}
+
+
+def applies(probe: str, expectation: str) -> bool:
+    """Whether an expectation has a canary for such probes on this interpreter."""
+    if probe != "command" and expectation in COUNTS:
+        return probe == "operation" and sys.version_info >= (3, 11)
+    return CHECKS[expectation].of("service" if probe == "command" else "async") is not None
+
+
+DISABLINGS = [
+    pytest.param(probe, expectation, marks=[pytest.mark.long] if probe == "on_trio" else [])
+    for probe in BACKENDS
+    for expectation in CHECKS
+    if applies(probe, expectation)
+]
+
+
+def needs(operation: str) -> None:
+    if operation in NEEDS_311 and sys.version_info < (3, 11):
+        pytest.skip("Task.cancelling came with 3.11")
+
 
 def test_every_expectation_has_a_subject_that_breaks_it() -> None:
-    assert {expectation for expectation, _ in SUBJECTS.values()} == set(CHECKS)
+    expected = {name for name, check in CHECKS.items() if check.of("async") is not None}
+    assert {expectation for expectation, _ in SUBJECTS.values()} == expected
 
 
 @pytest.mark.parametrize("operation", SUBJECTS)
@@ -372,8 +414,7 @@ def test_a_subject_that_breaks_an_expectation_is_flagged_in_that_one_alone(
     campaign: Stager, operation: str
 ) -> None:
     expectation, schedule = SUBJECTS[operation]
-    if operation in NEEDS_311 and sys.version_info < (3, 11):
-        pytest.skip("Task.cancelling came with 3.11")
+    needs(operation)
     bad = campaign(SOURCE, f"{operation}[bad]", schedules=[schedule])
     assert bad.flagged == {expectation}, bad.told()
     assert bad.cell.verdict is Verdict.FAIL
@@ -395,23 +436,22 @@ def test_in_real_time_the_same_subject_is_flagged_in_the_same_expectation(
     campaign: Stager, operation: str
 ) -> None:
     expectation, schedule = SUBJECTS[operation]
-    if operation in NEEDS_311 and sys.version_info < (3, 11):
-        pytest.skip("Task.cancelling came with 3.11")
+    needs(operation)
     bad = campaign(SOURCE, f"{operation}[bad]", schedules=[schedule], clock="real")
     good = campaign(SOURCE, f"{operation}[good]", schedules=[schedule], clock="real")
     assert bad.flagged == {expectation}, bad.told()
     assert good.flagged == set(), good.told()
 
 
-@pytest.mark.parametrize("expectation", CHECKS)
+@pytest.mark.parametrize(("probe", "expectation"), DISABLINGS)
 def test_with_one_check_disabled_by_hand_the_campaign_is_an_error(
-    campaign: Stager, tmp_path: Path, expectation: str
+    campaign: Stager, tmp_path: Path, probe: str, expectation: str
 ) -> None:
-    if expectation == "cancel-count-balanced" and sys.version_info < (3, 11):
-        pytest.skip("Task.cancelling came with 3.11")
     (tmp_path / "sitecustomize.py").write_text(DISABLED)
     with Worker(sys.executable, [str(tmp_path)], {"DISABLED": expectation}) as worker:
-        played = campaign(SOURCE, "swallows_the_cancel[good]", storms=["calm"], canaries=True, worker=worker)
+        played = campaign(
+            KINDS, probe, storms=["calm"], canaries=True, worker=worker, backend=BACKENDS[probe]
+        )
     assert played.cell.verdict is Verdict.ERROR
     assert played.cell.exit_code == 70
     assert f"the check {expectation} did not flag its canary" in played.cell.error
@@ -419,8 +459,11 @@ def test_with_one_check_disabled_by_hand_the_campaign_is_an_error(
     assert played.cell.canaries[expectation] is not Verdict.FAIL
 
 
-def test_with_all_checks_in_place_each_canary_is_flagged(campaign: Stager) -> None:
-    played = campaign(SOURCE, "swallows_the_cancel[good]", storms=["calm"], canaries=True)
-    expected = set(CHECKS) - ({"cancel-count-balanced"} if sys.version_info < (3, 11) else set())
-    assert played.cell.canaries == dict.fromkeys(expected, Verdict.FAIL)
-    assert played.cell.verdict is Verdict.PASS
+@pytest.mark.parametrize("probe", BACKENDS)
+def test_with_all_checks_in_place_each_canary_is_flagged(campaign: Stager, probe: str) -> None:
+    played = campaign(KINDS, probe, storms=["calm"], canaries=True, backend=BACKENDS[probe])
+    expected = {name for name in CHECKS if applies(probe, name)}
+    said = {note.message.partition(":")[0] for note in played.cell.notes if note.expectation == "canary"}
+    assert set(played.cell.canaries) | said >= expected
+    assert set(played.cell.canaries.values()) == {Verdict.FAIL}
+    assert played.cell.verdict is Verdict.PASS, played.told()

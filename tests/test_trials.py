@@ -472,6 +472,8 @@ def test_an_operation_that_nothing_can_wake_is_a_deadlock_and_said_at_once(campa
     assert found.hang is not None
     assert "in Subject.waits" in found.hang.tasks[0]
     assert "nothing is left that could wake it" in played.findings[0].message
+    assert played.findings[0].site is not None
+    assert "create_future()" in line(played.findings[0].site.line)
 
 
 def test_an_operation_that_blocks_its_thread_is_a_finding_at_the_line_that_blocks(campaign: Stager) -> None:
@@ -502,3 +504,43 @@ def test_a_fork_of_the_target_is_its_child_and_not_the_trial(campaign: Stager) -
 
 def line(number: int) -> str:
     return HONEST.splitlines()[number - 1]
+
+
+# -- what is left, and when --------------------------------------------------------
+
+CONNECTS = PRELUDE + """
+class Client:
+    process = None
+
+    async def connect(self):
+        process = await asyncio.create_subprocess_exec(self.path, stdin=asyncio.subprocess.PIPE)
+        if self.correct:
+            self.process = process
+        await asyncio.sleep(0.1)
+        self.process = process
+
+    async def close(self):
+        if self.process is not None:
+            self.process.terminate()
+            await self.process.wait()
+
+@probe(operation="connect", parametrize={"bad": False, "good": True})
+async def connects(case):
+    client = Client()
+    client.path, client.correct = case.child("tool").path, case.param
+    yield client
+    await client.close()
+"""
+
+
+def test_what_the_subject_keeps_in_calm_is_not_left_and_what_it_lost_is(campaign: Stager) -> None:
+    good = campaign(CONNECTS, "connects[good]", schedules=[ONCE])
+    assert good.flagged == set(), good.told()
+    bad = campaign(CONNECTS, "connects[bad]", schedules=[ONCE])
+    assert bad.calm.verdict is Verdict.PASS, bad.told()
+    assert bad.flagged == {"child-reaped", "no-leaked-descriptors"}, bad.told()
+    lost = next(finding for finding in bad.findings if finding.expectation == "child-reaped")
+    assert lost.message.startswith("left a child even after dispose: alive, pid ")
+    assert "tool.exe" in lost.message
+    assert lost.site is not None
+    assert lost.site.function == "Client.connect"
