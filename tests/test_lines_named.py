@@ -118,7 +118,13 @@ def lines(findings: list[Finding]) -> set[int]:
 
 @pytest.mark.parametrize(
     "operation",
-    ["sleeps_in_a_helper", "waits_for_a_program", "computes", "blocks_when_cancelled", "blocks_in_a_callback"],
+    [
+        "sleeps_in_a_helper",
+        "waits_for_a_program",
+        "computes",
+        "blocks_when_cancelled",
+        "blocks_in_a_callback",
+    ],
 )
 def test_what_blocks_the_loop_is_named_with_its_line(campaign: Stager, operation: str) -> None:
     played = campaign(BLOCKING, operation, schedules=["cancel-storm(once)/f:cancel+0.02s"])
