@@ -12,13 +12,15 @@ from __future__ import annotations
 import asyncio
 import collections
 import gc
+import os
 import selectors
+import signal
 import sys
 from collections.abc import Callable, Coroutine
 from typing import Any
 
 from ...model import Fault, Left, Outcome, Point, Site, suspended_at
-from .. import chains, outcomes
+from .. import anchors, chains, outcomes
 from ..clock import INFINITY, clock
 from ..trial import Trial
 from . import around
@@ -87,6 +89,7 @@ class Loop(asyncio.SelectorEventLoop):
         self.scope: Any = None
         self.sibling: Any = None
         self.actors: list[asyncio.Task[Any]] = []
+        self.seeks = any(fault.when.name == "unanchored" for fault in trial.due("event"))
         self.victim: asyncio.Task[Any] | None = None
         """The task that gets the faults, where the probe names another than the operation's."""
         ready = Ready(self._ready)  # type: ignore[has-type]
@@ -170,13 +173,15 @@ class Loop(asyncio.SelectorEventLoop):
             trial.points.append(Point(self.n, *self._where(op), trial.at()))
         for fault in trial.at_point(self.n):
             self.fire(fault)
+        if self.seeks:
+            self._seek_unanchored()
 
     @property
     def target(self) -> asyncio.Task[Any] | None:
         """The task that a fault would hit now: the operation's, or the probe's victim, which may outlive it; None if done."""
         name = self.trial.order.probe.victim
         if name and self.victim is None and self.armed:
-            self.victim = next((task for task in asyncio.all_tasks(self) if task.get_name() == name), None)
+            self.victim = next((task for task in asyncio.all_tasks(self) if name in _names(task)), None)
         task = self.victim if name else self.op
         return None if task is None or task.done() else task
 
@@ -233,10 +238,30 @@ class Loop(asyncio.SelectorEventLoop):
             return None
         if fault.kind in ("kill", "stop", "term"):
             return self.trial.signal_children(fault.kind)
+        if fault.kind == "signal":  # for real: to this very process
+            os.kill(os.getpid(), getattr(signal, fault.arg))
+            return None
         if fault.kind == "gc":
+            self._account()
             gc.collect()
             return None
         return False
+
+    def _account(self) -> bool:
+        """See which tasks a collection would destroy now. Returns whether there are any."""
+        trial = self.trial
+        lost = anchors.unanchored(task for task in asyncio.all_tasks(self) if task not in (self.main, self.op))
+        for item in lost:
+            trial.event("unanchored", item.what)
+        if lost and not trial.extra.get("unanchored"):
+            trial.extra["unanchored"] = lost
+        return bool(lost)
+
+    def _seek_unanchored(self) -> None:
+        """Collect at the first point where that destroys a task; see `storms.signals`."""
+        for fault in self.trial.due("event"):
+            if fault.when.name == "unanchored" and not self.trial.delivered and self._account():
+                self.fire(fault)
 
     def schedule_timed(self) -> None:
         """Set the harness's timers for faults that come after some seconds or every few."""
@@ -293,6 +318,11 @@ class WatchedTask(asyncio.Task):  # type: ignore[type-arg]
 
 def _factory(loop: asyncio.AbstractEventLoop, coro: Coroutine[Any, Any, Any], **options: Any) -> asyncio.Task[Any]:
     return WatchedTask(coro, loop=loop, **options)
+
+
+def _names(task: asyncio.Task[Any]) -> tuple[str, str]:
+    """By what a probe may call a task: its name, and the function that it runs."""
+    return task.get_name(), getattr(task.get_coro(), "__qualname__", "")
 
 
 def _named(handle: Any) -> str:

@@ -14,6 +14,8 @@ from __future__ import annotations
 
 import functools
 import gc
+import os
+import signal
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, TypeVar
@@ -102,15 +104,14 @@ class Steps(trio.abc.Instrument):
     @_kept
     def before_task_step(self, task: trio.lowlevel.Task) -> None:
         """A task is about to run."""
-        self.ready.discard(task)
-        if not self.armed or not self.counts(task):
-            return
-        if not self.started:
-            if task is not self.op:
-                return
-            self.started = True
-        elif self._fresh and self._woken:
+        counts = self.armed and self.counts(task)
+        if counts and self.started and self._fresh and self._woken:
             self.point()
+        self.ready.discard(task)
+        if counts and task is self.op:
+            self.started = True
+        if not counts or not self.started:
+            return
         self._fresh = False
         self.trial.steps += 1
         if task is self.op:
@@ -228,6 +229,9 @@ class Steps(trio.abc.Instrument):
             return True if fresh else None
         if fault.kind in ("kill", "stop", "term"):
             return self.trial.signal_children(fault.kind)
+        if fault.kind == "signal":  # for real: to this very process
+            os.kill(os.getpid(), getattr(signal, fault.arg))
+            return None
         if fault.kind == "gc":
             gc.collect()
             return None
