@@ -51,9 +51,10 @@ class Driver(Phases):
             trio.run(self._main, clock=Clock(), instruments=[steps])
         except trio.TrioInternalError as error:  # a system task of the target has crashed
             if steps.broken is None:
-                cause = error.__cause__ or error
-                text = f"{error}: {type(cause).__name__}: {cause}"
-                watch.report("loop", text, outcomes.flatten(cause)[0].site)
+                seen = [one for one in outcomes.flatten(error) if not one.cancelled]
+                groups = ("Group", "MultiError")
+                inner = next((one for one in seen[1:] if not one.type.endswith(groups)), seen[0])
+                watch.report("loop", f"{error}: {inner.type}: {inner.message}", inner.site)
                 trial.exit = outcomes.raised(error)
         if steps.broken is not None:
             raise steps.broken
@@ -71,7 +72,8 @@ class Driver(Phases):
         trial.unbuilt = trial.take()
         subject = await self.build()
         if trial.built.kind == "returned":
-            trial.prepare(subject, self.sleep)  # a call that is made to raise shields itself as a cleanup does
+            # A call that is made to raise shields itself until then, as a cleanup does.
+            trial.prepare(subject, self.sleep)
             await self._operate(subject)
             await self.hand_back()
             await self.settle()
@@ -90,12 +92,14 @@ class Driver(Phases):
     async def _operate(self, subject: Any) -> None:
         trial = self.trial
         await self.sleep(0)
-        others: list[Outcome] = []
+        others: dict[int, Outcome] = {}
         try:
             async with trio.open_nursery() as callers:
                 await self._first(subject, callers)
                 for n in range(2, self.actors + 1):
-                    callers.start_soon(self._actor, subject, others, name=f"actor {n}")
+                    scope = trio.CancelScope()
+                    self.steps.scopes.append(scope)
+                    callers.start_soon(self._actor, subject, n, scope, others, name=f"actor {n}")
                 with trio.CancelScope(shield=True):
                     await self.ended.wait()
                 trial.finish(self.result)
@@ -104,7 +108,7 @@ class Driver(Phases):
         except BaseException as error:
             if not outcomes.only_cancelled(error):  # else it is a nursery of the probe that is cancelled
                 raise
-        trial.others = tuple(others)
+        trial.others = tuple(others[n] for n in sorted(others))
 
     async def _first(self, subject: Any, callers: trio.Nursery) -> None:
         """Start the operation's task and count from its first step on; set the timers of faults."""
@@ -138,15 +142,14 @@ class Driver(Phases):
         self.steps.armed = False
         self.ended.set()
 
-    async def _actor(self, subject: Any, others: list[Outcome]) -> None:
+    async def _actor(self, subject: Any, n: int, scope: trio.CancelScope, others: dict[int, Outcome]) -> None:
         """Another caller; the first one has the first step."""
         await trio.lowlevel.cancel_shielded_checkpoint()
-        with trio.CancelScope() as scope:
-            self.steps.scopes.append(scope)
+        with scope:
             try:
-                others.append(outcomes.returned(await self.another(subject)))
+                others[n] = outcomes.returned(await self.another(subject))
             except BaseException as error:
-                others.append(outcomes.raised(error, self.trial.injected))
+                others[n] = outcomes.raised(error, self.trial.injected)
 
     async def _wrapped(self, subject: Any) -> Any:
         wrap = self.trial.order.schedule.wrap
