@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from stormdrain.errors import UsageError
-from stormdrain.gate.config import anchored, line_of, load_config, load_environment
+from stormdrain.gate.config import load_config, load_environment
+from stormdrain.gate.located import anchored, line_of
 
 
 def write(folder: Path, text: str, name: str = "pyproject.toml") -> Path:

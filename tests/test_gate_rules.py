@@ -162,6 +162,7 @@ def test_an_entry_is_not_called_unmatched_where_an_interpreter_was_missing() -> 
         ({"3_11": "not executed", "3_12": "missed"}, None, "survivor"),
         ({"3_11": "unstable"}, None, "undecided"),
         ({"3_11": "unviable"}, None, "none"),
+        ({"3_11": "unviable", "3_12": "unstable"}, None, "undecided"),
         ({}, None, "none"),
     ],
 )
@@ -169,6 +170,12 @@ def test_the_fate_of_a_mutant_over_interpreters(
     outcome: dict[str, str], watched: tuple[str, ...] | None, expected: str
 ) -> None:
     assert fate(mutant("m", **outcome), watched) == expected
+
+
+def test_a_mutant_that_is_the_same_as_another_is_none() -> None:
+    same = dataclasses.replace(mutant("m", **{"3_11": "unviable"}), error="compiles to the same as no-scope")
+    assert fate(same) == "none"
+    assert fate(dataclasses.replace(same, outcome={})) == "undecided"
 
 
 def test_neutral_and_forced_changes_are_no_mutants() -> None:

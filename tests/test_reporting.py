@@ -41,12 +41,13 @@ from stormdrain.model import (
     from_json,
     to_json,
 )
-from stormdrain.reporting import digest
 from stormdrain.reporting.formats import FILES, Around, render
+from stormdrain.reporting.groups import group_findings, left_over
 from stormdrain.reporting.kills import change_lines, expected_on, surprises
 from stormdrain.reporting.places import in_tree
+from stormdrain.reporting.replayed import print_trial
 from stormdrain.reporting.stryker import old_lines
-from stormdrain.reporting.terminal import print_report, print_trial
+from stormdrain.reporting.terminal import print_report
 from test_reporting_escape import HOSTILE
 
 DIFF = """\
@@ -188,7 +189,7 @@ def test_findings_of_one_line_are_one_block_over_storms_interpreters_and_paramet
         )
         for key, probe, python in (("aaaaaaaa", "t[a]", "3.9.1"), ("bbbbbbbb", "t[b]", "3.11.7"))
     ]
-    (group,) = digest.groups(run(*cells))
+    (group,) = group_findings(run(*cells))
     assert group.storms == {"cancel-sweep": 6, "cancel-pairs": 2}
     assert group.others == 7
     assert group.probe == "t[a], t[b]"
@@ -211,7 +212,7 @@ def test_what_calm_leaves_too_is_not_called_left() -> None:
     )
     calm = observation(left=(pipe,), processes=())
     seen = observation(left=(pipe, task), processes=(CHILD, dataclasses.replace(CHILD, pid=1, state="gone")))
-    assert digest.left_over(seen, calm) == (
+    assert left_over(seen, calm) == (
         "pid 4711 alive (S): cli --output-format stream-json",
         "task: loose, from a.py:3 in f",
     )

@@ -53,6 +53,8 @@ def command(
 
     One line says for each rule whether it held, the figure, and where to look.
     """
+    from ..gate.rules import Setting, apply_gate, told_watched
+    from ..gate.watched import supported, watched
     from ..revisions import Cache
     from .authority import ruling
 
@@ -77,17 +79,17 @@ def command(
             todo="name probes = [...] or plans = [...] in [tool.stormdrain.gate]",
         )
     start = dataclasses.replace(start_of(base=base, head=head, seed=config.plan.seed), notes=ruled.notes)
+    tree = tree_of(head, project)
+    setting = Setting(
+        config.policy, watched(tree, config.watched, config.file.name), supported(tree), missing
+    )
+    start = dataclasses.replace(start, unwatched=told_watched(setting))
     asked = Asked(config, project, base, head, wanted, jobs_or_default(jobs))
 
     def work(listen: Listen) -> Run:
-        from ..gate.rules import Setting, apply_gate
-        from ..gate.watched import supported, watched
-
         run = with_probes(start, asked, probes, listen) if probes else start
         run = with_mutants(run, asked, listen) if config.plan.plans or config.plan.tests else run
-        tree = tree_of(head, project)
-        seen = watched(tree, config.watched, config.file.name)
-        return apply_gate(run, Setting(config.policy, seen, supported(tree), missing))
+        return apply_gate(run, setting)
 
     from .show import on_terminal
 

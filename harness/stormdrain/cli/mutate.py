@@ -94,6 +94,8 @@ def command(
     where = config.file.name if planned is None else planned.file.name
     seen = watched(tree_of(request.head, project), said, where)
     start = start_of(base=request.base, head=request.head, seed=seed)
+    if seen.pythons:
+        start = dataclasses.replace(start, unwatched={"watched": ", ".join(seen.pythons)})
 
     def work(listen: Listen) -> Run:
         run = run_mutants(start, request, listen)

@@ -56,7 +56,7 @@ def command(token: str, run_: Path | None, clock: str | None, out: Path | None) 
         )
 
     def show(run: Run, folder: Path) -> None:
-        from ..reporting.terminal import print_trial
+        from ..reporting.replayed import print_trial
 
         for trial in found:
             quietly(lambda trial=trial: print_trial(trial, sys.stdout))  # type: ignore[misc] # a default binds it

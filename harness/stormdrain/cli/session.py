@@ -20,6 +20,7 @@ from pathlib import Path
 from types import FrameType
 
 from .. import store
+from ..compare import compare
 from ..errors import StormdrainError, UsageError
 from ..model import Baseline, CellResult, MutantRecord, Run, Trial, Verdict
 from .app import own_fault
@@ -84,7 +85,8 @@ def record(name: str, out: Path | None, start: Run, work: Work, show: Callable[[
         with _uninterrupted():
             progress.end()
             end_children()
-            run = dataclasses.replace(writer.so_far(), seconds=spent())
+            run = writer.so_far()
+            run = dataclasses.replace(run, seconds=spent(), comparison=compare(run.cells, run.trials))
             writer.finish(run)
         show(run, folder)
         print(f"interrupted; what was found so far is in {folder}", file=sys.stderr)

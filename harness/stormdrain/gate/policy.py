@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from ..model import MutantRecord
@@ -64,6 +65,15 @@ def minor(python: str) -> str:
     return ".".join(python.split(".")[:2])
 
 
+def distinct(pythons: Iterable[str]) -> tuple[str, ...]:
+    """Interpreters once each, the oldest first; a bare `3.11` is left out where `3.11.7` is there."""
+    names = set(pythons)
+    full = {minor(name) for name in names if name != minor(name)}
+    return tuple(
+        sorted(names - full, key=lambda name: [int(part) for part in name.split(".") if part.isdigit()])
+    )
+
+
 def caught_on(mutant: MutantRecord) -> tuple[str, ...]:
     """Interpreters on which some test noticed the mutant."""
     return tuple(python for python, outcome in mutant.outcome.items() if outcome in CAUGHT)
@@ -90,6 +100,6 @@ def fate(mutant: MutantRecord, watched: tuple[str, ...] | None = None) -> str:
     outcomes = set(mutant.outcome.values())
     if outcomes & MISSED:
         return "survivor"
-    if mutant.error or outcomes & UNDECIDED:
+    if outcomes & UNDECIDED or (mutant.error and not outcomes):
         return "undecided"
     return "none"

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from ..compare import KINDS, standing
 from ..model import RuleResult, Run, Verdict
 from .decide import conclude, counting, judged, survivors, undecided, unresolved
-from .policy import WARN_DAYS, Accepted, Policy, caught_on, fate, minor
+from .policy import WARN_DAYS, Accepted, Policy, caught_on, distinct, fate, minor
 from .watched import Watched
 
 
@@ -54,17 +54,22 @@ def apply_gate(run: Run, setting: Setting) -> Run:
     verdict, code = run.verdict, run.exit_code
     if code == 0 and not all(rule.held for rule in rules):
         verdict, code = Verdict.FAIL, 1
-    unwatched = {
-        "watched": ", ".join(setting.watched.pythons or ()),
-        "unwatched": ", ".join(setting.watched.unwatched(setting.supported)),
-    }
     return dataclasses.replace(
         run,
         verdict=verdict,
         exit_code=code,
         rules=tuple(rules),
-        unwatched={key: value for key, value in unwatched.items() if value},
+        unwatched=told_watched(setting),
     )
+
+
+def told_watched(setting: Setting) -> dict[str, str]:
+    """Which interpreters CI runs and which it does not, as the run keeps it; empty where it is not known."""
+    told = {
+        "watched": ", ".join(setting.watched.pythons or ()),
+        "unwatched": ", ".join(setting.watched.unwatched(setting.supported)),
+    }
+    return {key: value for key, value in told.items() if value}
 
 
 def _count(number: int, what: str) -> str:
@@ -138,8 +143,8 @@ def _unwatched_kills(run: Run, setting: Setting) -> list[RuleResult]:
 
 
 def _interpreters(run: Run, setting: Setting) -> RuleResult:
-    used = {result.cell.python for result in run.cells} | {one.python for one in run.baselines}
-    figure = ", ".join(sorted(used, key=lambda one: [int(part) for part in one.split(".") if part.isdigit()]))
+    used = distinct([*(one.cell.python for one in run.cells), *(one.python for one in run.baselines)])
+    figure = ", ".join(used)
     if not setting.missing:
         return RuleResult("interpreters", bool(used), figure or "none")
     missing = ", ".join(setting.missing)

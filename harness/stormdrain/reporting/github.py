@@ -11,6 +11,7 @@ from pathlib import Path
 from ..model import Run, Site
 from . import digest
 from .escape import github, github_property
+from .groups import group_findings
 from .kills import by_outcome, ordered
 from .places import place
 
@@ -21,7 +22,7 @@ def github_report(run: Run, root: Path | None = None) -> str:
     """The run as workflow commands, a line each; a notice with the headline comes last."""
     errors: list[str] = []
     warnings: list[str] = []
-    for group in digest.groups(run):
+    for group in group_findings(run):
         lead = group.lead
         title = f"{lead.expectation} under {lead.storm} ({group.probe}; {group.where})"
         text = f"{group.sentence}; {digest.replay_command(lead.token)}"

@@ -13,13 +13,14 @@ from ..compare import untried
 from ..model import CellResult, Run, StormTally, Verdict
 from . import digest
 from .escape import xml
+from .groups import Group, confirmed, group_findings
 from .kills import by_outcome, catchers, ordered
 
 
 def junit_report(run: Run) -> str:
     """The run as JUnit XML."""
     root = ElementTree.Element("testsuites", {"name": "stormdrain"})
-    groups = digest.groups(run)
+    groups = group_findings(run)
     for result in run.cells:
         if result.cell.role != "base":
             _cell(root, result, groups)
@@ -50,7 +51,7 @@ def _say(case: ElementTree.Element, tag: str, message: str, text: str = "", kind
     ElementTree.SubElement(case, tag, values).text = text or None
 
 
-def _cell(root: ElementTree.Element, result: CellResult, groups: tuple[digest.Group, ...]) -> None:
+def _cell(root: ElementTree.Element, result: CellResult, groups: tuple[Group, ...]) -> None:
     cell = result.cell
     suite = _suite(root, f"{cell.probe} [{cell.python} {cell.backend}]")
     if result.verdict is Verdict.ERROR:
@@ -81,14 +82,14 @@ def _quiet(suite: ElementTree.Element, tally: StormTally) -> None:
     ElementTree.SubElement(case, "system-out").text = text
 
 
-def _details(group: digest.Group) -> str:
+def _details(group: Group) -> str:
     lead = group.lead
     rows = [*group.seen]
     if lead.site is not None:
         rows.append(f"suspended at {lead.site}")
     rows += [f"left: {text}" for text in group.left[:10]]
     rows += [
-        f"real time: {digest.confirmed(lead)}",
+        f"real time: {confirmed(lead)}",
         f"schedules: {group.under}",
         f"id: {' '.join(group.ids)}",
     ]

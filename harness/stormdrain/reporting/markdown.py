@@ -12,6 +12,7 @@ from ..compare import KINDS
 from ..model import Run, Verdict
 from . import digest
 from .escape import code, fenced, markdown, plain
+from .groups import Group, confirmed, group_findings
 from .kills import by_outcome, change_lines, ordered, unwatched_sentence, watched_of
 
 LIMIT = 60_000
@@ -110,21 +111,21 @@ def _changes(run: Run) -> str:
 
 
 def _findings(run: Run) -> list[str]:
-    found = digest.groups(run)
+    found = group_findings(run)
     out = [_finding(group) for group in found[:ROWS]]
     if len(found) > ROWS:
         out.append(f"*and {len(found) - ROWS} more findings, in run.json*")
     return out
 
 
-def _finding(group: digest.Group) -> str:
+def _finding(group: Group) -> str:
     lead = group.lead
     title = f"FAIL {lead.expectation} under {lead.storm}: {group.probe} ({group.where})"
     rows = [plain(group.sentence, 600), *(plain(seen, 400) for seen in group.seen[:6])]
     if lead.site is not None:
         rows.append(plain(f"suspended at: {lead.site}"))
     rows += [plain(f"left: {text}") for text in group.left[:8]]
-    rows.append(f"real time: {digest.confirmed(lead)}")
+    rows.append(f"real time: {confirmed(lead)}")
     if group.others:
         rows.append(plain(f"schedules: {group.under}"))
     if group.differs:

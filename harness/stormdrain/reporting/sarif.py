@@ -15,6 +15,7 @@ from .. import __version__
 from ..model import Run, Site
 from . import digest
 from .escape import plain
+from .groups import confirmed, group_findings
 from .kills import by_outcome, ordered
 from .places import place
 
@@ -79,11 +80,11 @@ def _sentence(rule: str) -> str:
 
 def _findings(run: Run, root: Path | None) -> list[dict[str, Any]]:
     out = []
-    for group in digest.groups(run):
+    for group in group_findings(run):
         lead = group.lead
         rows = [f"{group.sentence} ({group.probe}; {group.where}; under {group.under})"]
         rows += [f"left: {text}" for text in group.left[:5]]
-        rows += [f"In real time {digest.confirmed(lead)}.", f"Replay: {digest.replay_command(lead.token)}"]
+        rows += [f"In real time {confirmed(lead)}.", f"Replay: {digest.replay_command(lead.token)}"]
         result: dict[str, Any] = {
             "ruleId": plain(lead.expectation, 80),
             "level": "note" if group.kind == "still failing" else "error",

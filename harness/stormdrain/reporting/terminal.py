@@ -13,9 +13,10 @@ from typing import TextIO
 from rich.console import Console
 from rich.text import Text
 
-from ..model import Run, Trial, Verdict
+from ..model import Run, Verdict
 from . import digest
 from .escape import block, plain
+from .groups import Group, confirmed, group_findings
 
 WIDTH = 80
 FULL = 20
@@ -142,14 +143,14 @@ def _cells(page: Page, run: Run) -> None:
         said = [number.sentence()]
         if number.canaries:
             said.append(f"canaries {number.flagged} of {number.canaries} flagged")
-        if result.confirmed_passes:
+        if result.confirmed_passes and not result.confirmed_passes.endswith(" 0"):
             said.append(f"PASS also in real time: {plain(result.confirmed_passes, 40)}")
         page.say(("; ".join(said), "dim"), indent=11)
     page.gap()
 
 
 def _findings(page: Page, run: Run) -> None:
-    found = digest.groups(run)
+    found = group_findings(run)
     for group in found[:FULL]:
         _finding(page, group)
     doubts = digest.doubts(run)
@@ -170,7 +171,7 @@ def _findings(page: Page, run: Run) -> None:
         page.gap()
 
 
-def _finding(page: Page, group: digest.Group) -> None:
+def _finding(page: Page, group: Group) -> None:
     lead = group.lead
     page.say(
         ("FAIL ", STYLES[Verdict.FAIL]),
@@ -191,7 +192,7 @@ def _finding(page: Page, group: digest.Group) -> None:
         page.row("left" if number == 0 else "", plain(digest.short_paths(text)), "yellow")
     if len(left) > 6:
         page.row("", f"and {len(left) - 6} more, in run.json")
-    page.row("real time", digest.confirmed(lead))
+    page.row("real time", confirmed(lead))
     if lead.drift:
         page.row("", "the points of this operation drift between two calm runs")
     if group.others:
@@ -259,60 +260,3 @@ def _limited(page: Page, label: str, rows: Iterable[str], limit: int = 12) -> No
         page.row(label, plain(row), "dim", indent=0)
     if len(rows) > limit:
         page.row(label, f"and {len(rows) - limit} more, in run.json", "dim", indent=0)
-
-
-def print_trial(trial: Trial, stream: TextIO, *, colour: bool | None = None) -> None:
-    """Print one trial with its timeline, as `replay` does."""
-    page = Page(stream, colour=colour)
-    page.say((trial.verdict.value, STYLES[trial.verdict]), f" {plain(trial.storm, 60)}")
-    page.verbatim(plain(trial.token, 400), "cyan", indent=2)
-    if not trial.reached:
-        page.say("the operation did not come to this point", indent=2)
-    for line in block(trial.error) if trial.error else ():
-        page.say((line, "magenta"), indent=2)
-    page.gap()
-    seen = trial.observation
-    if seen is not None:
-        _timeline(page, trial)
-    for finding in trial.findings:
-        page.say(("FAIL ", STYLES[Verdict.FAIL]), (plain(finding.expectation), "bold"))
-        page.say(plain(finding.message, 600), indent=2)
-        for text in finding.seen:
-            page.say((plain(text, 400), "dim"), indent=2)
-    for note in trial.notes:
-        page.row("note", plain(f"{note.expectation}: {note.message}"), "dim", indent=0)
-    for note in trial.na:
-        page.row("N/A", plain(f"{note.expectation}: {note.message}"), "dim", indent=0)
-
-
-def _timeline(page: Page, trial: Trial) -> None:
-    seen = trial.observation
-    assert seen is not None
-    for event in seen.timeline[:400]:
-        page.row(f"{event.at:10.3f} s", plain(f"{event.what}  {event.detail}".rstrip(), 400), indent=0)
-    if len(seen.timeline) > 400:
-        page.row("", f"and {len(seen.timeline) - 400} events more, in run.json", indent=0)
-    page.gap()
-    page.row("outcome", plain(_ending(seen.outcome.kind, seen.outcome.chain)), indent=0)
-    page.row("took", f"{seen.elapsed:.3f} s ({seen.clock}), {seen.elapsed_real:.3f} s real", indent=0)
-    page.row("steps", f"{seen.steps} steps in {seen.turns} turns of the loop", indent=0)
-    for number, text in enumerate(digest.left_over(seen)):
-        page.row("left" if number == 0 else "", plain(text), "yellow", indent=0)
-    if seen.hang is not None:
-        page.row("hang", plain(seen.hang.why, 600), "yellow", indent=0)
-        for text in (*seen.hang.tasks, *seen.hang.threads, *seen.hang.processes)[:60]:
-            for line in block(text):
-                page.say(line, indent=2)
-    page.gap()
-
-
-def _ending(kind: str, chain: tuple[object, ...]) -> str:
-    return " <- ".join([kind, *(_exception(link) for link in chain)])
-
-
-def _exception(link: object) -> str:
-    from ..model import Exc
-
-    assert isinstance(link, Exc)
-    text = f"{link.type}({link.message})" if link.message else link.type
-    return f"{link.link}: {text}" if link.link else text
