@@ -631,6 +631,48 @@ def test_all_callers_can_be_cancelled_in_one_turn(campaign: Stager) -> None:
     assert [error.type if error else "" for error in errors] == ["Cancelled"] * 3
 
 
+HANDLER = (
+    PRELUDE
+    + """
+import signal
+from stormdrain import deliver
+
+@probe(operation=deliver("SIGTERM", until="shut_down"), backends=["trio"], count=["stop"])
+async def service(case):
+    async with trio.open_nursery() as nursery:
+        made = Service(case, True)
+        await nursery.start(made.listen)
+        yield made
+        nursery.cancel_scope.cancel()
+
+class Service(Subject):
+    async def listen(self, task_status):
+        self.stopped = trio.Event()
+        with trio.open_signal_receiver(signal.SIGTERM) as arrivals:
+            task_status.started()
+            async for _ in arrivals:
+                await self.stop()
+
+    async def stop(self):
+        await trio.sleep(0.1)
+        self.stopped.set()
+
+    async def shut_down(self):
+        await self.stopped.wait()
+"""
+)
+
+
+def test_a_signal_handler_of_trio_gets_real_signals_at_every_step(campaign: Stager) -> None:
+    played = campaign(HANDLER, "service", storms=["signal-repeat"], backend="trio")
+    assert not played.cell.error, played.told()
+    stops = {trial.token.partition("/")[2]: seen(trial).counts["stop"] for trial in played.trials}
+    assert stops.pop("calm") == 1
+    assert len(stops) > 4
+    assert max(stops.values()) > 1, stops  # a second signal stops it a second time
+    assert {trial.storm for trial in played.trials if trial.findings} == {"signal-repeat"}
+
+
 # -- storms -----------------------------------------------------------------------------
 
 

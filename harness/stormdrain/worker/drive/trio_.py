@@ -38,6 +38,7 @@ class Driver(Phases):
         self.ended = trio.Event()
         trial.describe_tasks = self._describe
         trial.task_items = self._tasks
+        trial.suspended = lambda: suspended_at(self.steps.where())
         trial.case._on_event = self._on_event
         watch.waiting = self._waiting
 
