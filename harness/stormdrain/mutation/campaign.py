@@ -15,6 +15,7 @@ from typing import Any
 
 from ..model import Baseline
 from ..symbols import Symbols
+from .assertions import tests_of
 from .forced import forced
 from .mutant import Mutant
 from .suite import SuiteProcess
@@ -85,6 +86,8 @@ class Campaign:
         self.suite, self.sources, self.symbols, self.listen = suite, sources, symbols, listen
         self.label, self.confirm_seconds, self.first = label, confirm_seconds, first
         self.facts = Facts()
+        self.raw: dict[str, Record] = {}
+        """The first failure of each test that was left out."""
         self.executed: dict[str, bool] = {}
         """Function -> whether its forced failure left its mark."""
         self.noticed: dict[str, bool] = {}
@@ -105,7 +108,7 @@ class Campaign:
         return found
 
     def _decoded(self, mutant: Mutant) -> dict[str, str]:
-        return {path: text.decode() for path, text in mutant.texts(self.sources).items()}
+        return {path: text.decode("utf-8-sig") for path, text in mutant.texts(self.sources).items()}
 
     # -- baseline ------------------------------------------------------------
 
@@ -141,7 +144,7 @@ class Campaign:
         """Run tests in several ways; in real time, which takes long, in as many parts as there are jobs."""
         jobs: list[Record] = []
         for name, options in kinds.items():
-            parts = self.suite.spec.jobs if options["clock"] == "real" else 1
+            parts = 3 * self.suite.spec.jobs if options["clock"] == "real" else 1
             for number in range(min(parts, len(items))):
                 jobs.append({"id": f"{name} {number}", "items": list(items[number::parts]), **options})
         found = {name: Ran(chosen=list(items)) for name in kinds if items}
@@ -169,6 +172,7 @@ class Campaign:
             self.facts.kept.append(index)
             self.facts.real.add(index)
             return
+        self.raw[name] = failures[0]
         text = failures[0].get("text", "no result")
         kind = (
             "red" if len(failures) == len(real) else f"unstable, {len(failures)} of {len(real)} runs failed"
@@ -236,6 +240,10 @@ class Campaign:
 
     def covering(self, mutant: Mutant) -> list[int]:
         """The tests that can notice a mutant, in the order of the suite."""
+        if mutant.source == "assertion":
+            real = self.suite.spec.test_files[mutant.path]
+            own = tests_of(mutant, self.suite.tests, self.suite.facts["paths"], real)
+            return [index for index in own if index in self.facts.lines]
         if not mutant.regions or mutant.source == "neutral" or self._ran_at_import(mutant):
             return list(self.facts.kept)
         found = set()

@@ -24,7 +24,9 @@ from ..revisions import (
     prepare,
     resolve,
 )
+from ..symbols import Symbols
 from . import outcomes
+from .assertions import assertions, changed_in, files_of_tests
 from .campaign import Campaign, Ran
 from .confirm import confirm
 from .general import general
@@ -51,6 +53,7 @@ class MutationRequest:
     plans: plan files; symbols: qualified names that general sources act on.
     pythons: interpreters, as `find_interpreters` takes them.
     sources: which kinds of mutants are made.
+    tests_too: whether the assertions of tests that are new since base are mutated, too.
     first: stop at the first test that catches a mutant.
     confirm_seconds: budget of real time for confirming survivors, for each interpreter.
     """
@@ -64,6 +67,7 @@ class MutationRequest:
     environment: EnvironmentConfig = field(default_factory=EnvironmentConfig)
     requires: tuple[str, ...] = ()
     sources: tuple[str, ...] = SOURCES
+    tests_too: bool = False
     jobs: int = 2
     first: bool = False
     seed: int = 0
@@ -81,6 +85,7 @@ class Side:
     environments: tuple[Environment, ...]
     sources: Sources
     mutants: tuple[Mutant, ...]
+    test_files: Mapping[str, str] = field(default_factory=dict)
 
 
 def run(request: MutationRequest, listen: Listen) -> tuple[tuple[MutantRecord, ...], tuple[Baseline, ...]]:
@@ -148,8 +153,29 @@ def sides(
         for path, more in symbol_lines(placed, sources.symbols).items():
             lines.setdefault(path, set()).update(more)
         made += _by_operators(request, sources, lines, made)
+        files: dict[str, str] = {}
+        if request.tests_too and spec == request.head:
+            files = _add_assertions(request, environments[0].revision, sources, made)
         if made:
-            yield Side(environments[0].revision, environments, sources, numbered(made, sources.files))
+            mutants = numbered(made, sources.files)
+            yield Side(environments[0].revision, environments, sources, mutants, files)
+
+
+def _add_assertions(
+    request: MutationRequest, revision: Revision, sources: Sources, made: list[Mutant]
+) -> dict[str, str]:
+    """Add the mutants of assertions and their files. Returns the files."""
+    tests, cwd = find_tests(request, revision)
+    base = None
+    if request.base:
+        base = resolve(request.base, project=request.project, cache=request.cache).source
+    found = files_of_tests(tests, Path(cwd))
+    for name, real in found.items():
+        sources.files[name] = Path(real).read_bytes()
+        sources.symbols[name] = Symbols(sources.files[name], where=name)
+        lines = changed_in(base / name if base else None, Path(real))
+        made += assertions(name, sources.symbols[name], lines)
+    return found
 
 
 def _by_operators(
@@ -190,7 +216,7 @@ def _run_side(
         python = environment.interpreter.version
         with campaign(request, side, environment, listen) as phases:
             baseline = replace(phases.baseline(), python=python, freeze=environment.freeze)
-            functions = [name for one in side.mutants for name in one.functions]
+            functions = [name for one in side.mutants if one.source != "assertion" for name in one.functions]
             baseline = replace(baseline, forced=phases.force(functions))
             baselines.append(baseline)
             listen(baseline)
@@ -216,7 +242,8 @@ def campaign(
     spec = SuiteSpec(
         python=environment.python,
         layers=environment.path,
-        files=tuple(side.sources.files),
+        files=tuple(path for path in side.sources.files if path not in side.test_files),
+        test_files=side.test_files,
         tests=tests,
         cwd=cwd,
         arguments=request.arguments,

@@ -39,6 +39,7 @@ class SuiteSpec:
     python: the interpreter of the environment.
     layers: import roots of the revision, first wins.
     files: paths relative to a layer of the files that mutants change.
+    test_files: test files that mutants change: their name in mutants (`./tests/test_it.py`) -> real path.
     tests: paths (or node ids) for pytest; cwd: where pytest runs.
     arguments: more arguments for pytest.
     """
@@ -49,6 +50,7 @@ class SuiteSpec:
     tests: tuple[str, ...]
     cwd: str
     arguments: tuple[str, ...] = ()
+    test_files: Mapping[str, str] = field(default_factory=dict)
     jobs: int = 2
     seed: int = 0
     memory: int = MEMORY
@@ -111,6 +113,7 @@ class SuiteProcess:
         (self._folder / "t").mkdir()
         settings = {
             "files": {path: real for real, path in self.relative.items()},
+            "test_files": dict(spec.test_files),
             "layers": [os.path.realpath(layer) for layer in spec.layers],
             "arguments": [*spec.tests, *spec.arguments],
             "cwd": spec.cwd,

@@ -29,6 +29,7 @@ from .clock import clock, real_monotonic, real_perf_counter
 from .hangs import Hang, hangs, watch_jumps
 from .monitor import LineWatch
 from .swap import Index, Swap
+from .timers import TimerWatch
 
 Json = dict[str, Any]
 
@@ -57,6 +58,11 @@ class Job:
     cover: bool = False
     clock: str = "auto"
     """`auto`: each test in the clock that fits it; `real`; `virtual`."""
+    timers: bool = False
+    """Whether the margins of timeouts are recorded."""
+    turn_delay: float = 0.0
+    child_delay: float = 0.0
+    """Seconds that each turn of a loop, and each start of a process, takes longer, on the virtual clock."""
     first: bool = False
     """Stop at the first test that does not pass."""
     mirror: bool = False
@@ -80,6 +86,8 @@ class Suite:
     memory: int
     """Bytes that a fork may take beyond what it starts with."""
     layers: list[str]
+    targets: dict[str, str] = field(default_factory=dict)
+    """How code objects spell the files under test (the tests' own files left out) -> real path."""
     needs: dict[int, Needs] = field(default_factory=dict)
 
 
@@ -148,6 +156,8 @@ class Child:
         self.config, self.items, self.reports = suite.config, suite.items, suite.reports
         self.index, self.needs = suite.index, suite.needs
         self._current = -1
+        self._child_delay = 0.0
+        self.timers: TimerWatch | None = None
 
     def run(self, job: Job, items: list[int], board: Board, temporary: Path) -> None:
         """Run the tests, put their records on the board, and leave; with children left, wait to be killed."""
@@ -189,13 +199,21 @@ class Child:
             roots = mirror.mirror(job.texts, self._suite.layers, temporary.with_suffix(".path"))
             old = os.environ.get("PYTHONPATH", "")
             os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [*roots, old]))
-        functions = [function.__code__ for found in self.index.functions.values() for function in found]
+        everything = (function.__code__ for found in self.index.functions.values() for function in found)
+        functions = [code for code in everything if code.co_filename in self._suite.targets]
         if job.cover:
-            self.reports.lines = LineWatch(self.index.names)
+            self.reports.lines = LineWatch(self._suite.targets)
             self.reports.lines.start(functions)
             sys.addaudithook(self._audit)
         else:
             watch_jumps(functions)
+        clock.turn_delay = job.turn_delay
+        if job.child_delay:
+            sys.addaudithook(self._slow_start)
+            self._child_delay = job.child_delay
+        if job.timers:
+            self.timers = TimerWatch()
+            self.timers.start()
         self.reports.active = True
 
     def _one(self, job: Job, index: int, following: pytest.Item | None) -> None:
@@ -208,7 +226,7 @@ class Child:
         if reports.lines:
             reports.lines.restart()
         size = os.path.getsize(job.marker) if job.marker else 0
-        began, cpu = real_perf_counter(), time.process_time()
+        began, cpu, offset = real_perf_counter(), time.process_time(), clock.offset
         hangs.start(needs.turns if needs else 0, needs.jumps if needs else 0, needs.cpu if needs else 0.0)
         try:
             item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
@@ -219,6 +237,8 @@ class Child:
         hangs.stop()
         reports.now.update(seconds=real_perf_counter() - began, cpu=time.process_time() - cpu)
         reports.now.update(turns=hangs.turns, jumps=hangs.most_jumps, **self._facts())
+        if self.timers is not None:
+            reports.now.update(waits=clock.offset - offset, margin=self.timers.tightest(), limit=_limit(item))
         if hangs.verdict:
             reports.now.update(verdict=hangs.verdict, where=hangs.where, out="failed")
         if job.marker and os.path.getsize(job.marker) > size:
@@ -250,9 +270,24 @@ class Child:
             by_file[path].append(line)
         return by_file
 
+    def _slow_start(self, event: str, arguments: tuple[Any, ...]) -> None:
+        if event in _STARTS and hangs.armed:
+            clock.offset += self._child_delay
+
     def _audit(self, event: str, arguments: tuple[Any, ...]) -> None:
-        if event in ("subprocess.Popen", "os.posix_spawn", "os.fork", "os.system", "os.exec"):
+        if event in _STARTS:
             self.reports.now["spawned"] = True
+
+
+_STARTS = frozenset(("subprocess.Popen", "os.posix_spawn", "os.fork", "os.system", "os.exec"))
+"""Audit events of a process that is started."""
+
+
+def _limit(item: pytest.Item) -> float | None:
+    """What pytest-timeout gives the whole test, in seconds."""
+    marker = item.get_closest_marker("timeout")
+    value = (marker.args[0] if marker.args else marker.kwargs.get("timeout")) if marker else None
+    return float(value) if isinstance(value, (int, float)) else None
 
 
 def _limit_memory(extra: int) -> None:

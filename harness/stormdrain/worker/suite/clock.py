@@ -66,6 +66,8 @@ class SuiteClock:
         self.virtual = False
         self.company = False
         self.jumps = 0
+        self.turn_delay = 0.0
+        """Seconds by which the clock moves with each turn of a loop: work that is slower than it was."""
         self.on_dead_wait: Callable[[str], None] = lambda why: None
         self._settled: Look | None = None
 

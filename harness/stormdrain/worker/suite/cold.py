@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from . import finder, mirror
+from . import finder, mirror, rewrites
 from .child import Job, Needs
 from .pool import Pool
 from .session import Session
@@ -31,7 +31,7 @@ class Cold:
         self.needs = {int(index): Needs(**values) for index, values in request["needs"].items()}
         self.temporary = Path(request["temporary"])
         self.temporary.mkdir()
-        finder.LayerFinder.texts = self.job.texts
+        finder.LayerFinder.texts = rewrites.texts = self.job.texts
         if self.job.on_disk:
             finder.move(mirror.mirror(self.job.texts, layers, self.temporary / "layer"))
 

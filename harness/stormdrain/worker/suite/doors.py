@@ -26,6 +26,8 @@ def open_asyncio() -> None:
     def _run_once(self: Any) -> Any:
         if hangs.armed:
             hangs.turn(lambda: _next_timer(self), unwind=True)
+            if clock.turn_delay and self._ready:
+                clock.offset += clock.turn_delay
         return run_once(self)
 
     base._run_once = _run_once
@@ -82,6 +84,7 @@ def open_trio() -> None:
             return original(self, timeout)
         # anyio's test runner has trio as a guest: this is a worker thread then, the main one waits.
         hangs.turn(lambda: 0.0, unwind=False)
+        clock.offset += clock.turn_delay
         if timeout <= 0:
             return original(self, timeout)
 

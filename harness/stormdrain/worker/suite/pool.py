@@ -60,8 +60,16 @@ class Progress:
     over: bool = False
 
 
+REAL = 3
+"""Forks in real time for one in virtual time: they mostly wait."""
+
+
+def _share(job: Job) -> int:
+    return 1 if job.clock == "real" else REAL
+
+
 class Pool:
-    """Runs jobs, `width` at a time.
+    """Runs jobs, `width` at a time; in real time, where they mostly wait, more.
 
     Args:
         width: how many forks at once.
@@ -97,7 +105,7 @@ class Pool:
 
     def fill(self) -> None:
         """Start forks while there is room."""
-        while self.waiting and len(self.live) < self.width:
+        while self.waiting and self._load() + _share(self.waiting[0][0]) <= self.width * REAL:
             job, items = self.waiting.popleft()
             board = self._boards.pop() if self._boards else Board()
             board.clear()
@@ -111,6 +119,9 @@ class Pool:
                 slot.pidfd = os.pidfd_open(slot.pid)
             slot.since = real_monotonic()
             self.live.append(slot)
+
+    def _load(self) -> int:
+        return sum(_share(slot.job) for slot in self.live)
 
     def step(self, also: int = -1, timeout: float = 60.0) -> bool:
         """Wait for news and take it in. Returns whether `also`, another descriptor, can be read."""

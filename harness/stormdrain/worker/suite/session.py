@@ -47,12 +47,16 @@ class Session:
         self.settings, self.watch, self.role, self._cold = settings, watch, role, cold
         self.files: dict[str, str] = settings["files"]
         """Path relative to the layer -> real path, of the files under test."""
+        self.named: dict[str, str] = {**self.files, **settings["test_files"]}
+        """What mutants call files -> real path; test files too."""
         self.temporary = Path(settings["temporary"])
         self.errors: dict[str, str] = {}
         """What could not be collected, and why."""
         self.late_zygote: Zygote | None = None
         """A zygote with pytest configured, where that did not import what is under test."""
         self.reports = Reports()
+        self.tests: set[str] = set()
+        """Real paths of the files that the tests are in."""
         self.served = False
         self._forks = 0
 
@@ -82,7 +86,9 @@ class Session:
             session.config.pluginmanager.unregister(reporter)
         session.config.option.tbstyle = "native"
         linux.become_subreaper()
-        names = swap.spellings(self.files.values(), list(sys.modules.values()))
+        modules = list(sys.modules.values())
+        self.tests = {os.path.realpath(item.path) for item in session.items}
+        names = swap.spellings([*self.files.values(), *self.tests], modules)
         self.suite = Suite(
             session.config,
             session.items,
@@ -90,6 +96,7 @@ class Session:
             swap.build_index(names, self.watch.ran),
             self.settings["memory"],
             self.settings["layers"],
+            targets=swap.spellings(self.files.values(), modules),
         )
         freeze()
         self.role.serve(self)

@@ -63,16 +63,15 @@ def build_index(names: dict[str, str], ran: Iterable[CodeType]) -> Index:
     return index
 
 
-def plan(original: CodeType, source: str, path: str, index: Index) -> list[Swap] | str:
+def plan(original: CodeType, mutated: CodeType, source: str, path: str, index: Index) -> list[Swap] | str:
     """What to swap for a mutated source, or why it needs a cold start.
 
     Args:
-        original: the compiled original of the file.
+        original, mutated: the file, compiled in the same way.
         source: the mutated text.
         path: the real path of the file.
         index: what is alive.
     """
-    mutated = codes.compiled(source, path)
     todo: list[Swap] = []
     for chain in codes.chains(original, mutated):
         done = False

@@ -17,7 +17,7 @@ from types import CodeType
 
 import pytest
 
-from . import codes, swap
+from . import codes, rewrites, swap
 from .board import Board
 from .child import Job, Needs
 from .clock import real_monotonic
@@ -59,8 +59,6 @@ class Warm:
         self.session = session
         self.suite = session.suite
         self.imported = imported_files()
-        for path in session.files.values():
-            self.original[path] = codes.compiled(Path(path).read_bytes(), path)
         self.pool = Pool(session.settings["jobs"], self.start, self.send, self.suite.needs)
         self._choose_zygote()
         self.send("collected", [item.nodeid for item in self.suite.items], self.facts())
@@ -110,6 +108,7 @@ class Warm:
             "threads": [thread.name for thread in threading.enumerate()[1:]],
             "elsewhere": elsewhere,
             "errors": self.session.errors,
+            "paths": [os.path.realpath(item.path) for item in self.suite.items],
             "imported": sorted((path, line) for path, line, _ in self.suite.index.ran),
         }
 
@@ -138,13 +137,25 @@ class Warm:
                 self.send("compiled", one["id"], "; ".join(filter(None, prints)) or "same", "")
 
     def _print(self, relative: str, text: str) -> str:
-        path = self.session.files[relative]
-        code = codes.compiled(text, path)
-        return "" if codes.same(self.original[path], code) else f"{relative} {codes.fingerprint(code)}"
+        path = self.session.named[relative]
+        code = self._compiled(text, path)
+        return "" if codes.same(self._original(path), code) else f"{relative} {codes.fingerprint(code)}"
+
+    def _compiled(self, text: str, path: str) -> CodeType:
+        """Compile a file as it was when it was imported."""
+        if path in self.session.tests:
+            return rewrites.compiled(text, path, self.suite.config)
+        return codes.compiled(text, path)
+
+    def _original(self, path: str) -> CodeType:
+        if path not in self.original:
+            self.original[path] = self._compiled(Path(path).read_text(encoding="utf-8-sig"), path)
+        return self.original[path]
 
     def do_run(self, request: Record) -> None:
         """Take a job."""
-        texts = {self.session.files[relative]: text for relative, text in request.pop("files", {}).items()}
+        files = request.pop("files", {})
+        texts = {self.session.named[relative]: text for relative, text in files.items()}
         job = Job(texts=texts, **request)
         self.send("planned", job.id, self._plan(job))
         self.pool.submit(job)
@@ -154,9 +165,10 @@ class Warm:
         if job.cold:
             return "asked for"
         for path, text in job.texts.items():
-            if path not in self.imported:
+            if path not in self.imported and path not in self.session.tests:
                 continue  # the child imports it, from the mutated text
-            found = swap.plan(self.original[path], text, path, self.suite.index)
+            mutated = self._compiled(text, path)
+            found = swap.plan(self._original(path), mutated, text, path, self.suite.index)
             if isinstance(found, str):
                 job.swaps, job.cold = [], True
                 return found
