@@ -47,6 +47,8 @@ from .script import Probe
 from .trial import Order
 
 CONFIRM_RUNS = 3
+CONFIRM_SPIN = 200
+"""Turns in a row that confirm a spin: in the same real second a busy machine has fewer of them."""
 PASS_SAMPLE = 3
 SHARE = 5
 """Schedules of a storm in each round, so that a short budget meets every storm."""
@@ -514,7 +516,7 @@ class Campaign:
                 if number and real_monotonic() >= until:
                     return
                 for _ in range(CONFIRM_RUNS):
-                    order = self._real(group[0].order)
+                    order = replace(self._real(group[0].order), spin=CONFIRM_SPIN)
                     asked.append((order, group))
                     yield order
 

@@ -16,10 +16,11 @@ then move too. `time.time` stays real.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import Any, Protocol
 
@@ -138,6 +139,15 @@ class Clock:
             self._delay = _run_delay()  # what this turn waited for a CPU is no excuse for a later one
         self._mark = real
         self._feed(real)
+
+    @contextlib.contextmanager
+    def aside(self) -> Iterator[None]:
+        """What the harness does meanwhile in the loop's thread takes no time, and is nobody's stall."""
+        began = real_monotonic()
+        try:
+            yield
+        finally:
+            self._mark += real_monotonic() - began
 
     def _feed(self, real: float, rest: float = 0.0) -> None:
         """The loop turns: what blocks for longer than it may is ended by the watchdog."""

@@ -30,6 +30,8 @@ from .watch import watch
 if TYPE_CHECKING:
     from ..model import Exc
 
+SPIN = 1000
+"""Turns in a row without an event or a timer: more is a spin (correct shielded code takes under 20)."""
 BUILD_BOUND = 20.0
 """Seconds within which a subject must be built."""
 AFTER_BOUND = 15.0
@@ -68,6 +70,8 @@ class Order:
     seed: int = 0
     closely: bool = False
     """Whether the lines are looked for that block the loop, and that make futures and tasks: it costs time."""
+    spin: int = SPIN
+    """Turns in a row without an event that count as a spin."""
     exit_bound: float = 5.0
     """Real seconds within which the interpreter must leave once the loop is closed."""
 

@@ -26,9 +26,9 @@ from ..trial import Trial
 from . import around
 from .phases import Phases
 
-SPIN = 1000
-"""Turns in a row without an event or a timer: more is a spin (correct shielded code takes under 20)."""
 _SPIN_AGAIN = 200
+_LULL = 100
+"""Turns in a row without an event after which there are no more points until the next event: those of a spin are all alike."""
 
 
 class Own:
@@ -142,7 +142,7 @@ class Loop(asyncio.SelectorEventLoop):
                 self.selector.idle = 0
                 self.fire(fault)
         idle = self.selector.idle
-        if idle > SPIN:
+        if idle > self.trial.order.spin:
             self._spinning(idle)
 
     def _spinning(self, idle: int) -> None:
@@ -157,14 +157,14 @@ class Loop(asyncio.SelectorEventLoop):
         if not clock.virtual:
             if idle % 256 == 0 and clock.now() >= clock.bound_at:
                 clock.on_hang("spinning")
-        elif (idle - SPIN) % _SPIN_AGAIN == 1:
+        elif (idle - self.trial.order.spin) % _SPIN_AGAIN == 1:
             timers = [handle._when for handle in self._scheduled if not handle._cancelled]  # type: ignore[attr-defined]
             clock.leap(min(timers, default=INFINITY))
 
     def point(self) -> None:
         """The gap after a step."""
         op = self.target
-        if op is None:
+        if op is None or self.selector.idle > _LULL:
             return
         self.n += 1
         trial = self.trial
@@ -213,10 +213,11 @@ class Loop(asyncio.SelectorEventLoop):
         where = chains.task_chain(op) if self.started or op is not self.op else ()
         self.firing = True
         try:
-            if fault.kind == "cancel":
-                accepted: bool | None = op.cancel(msg=f"{outcomes.TOKEN}:{len(self.trial.faults) + 1}")
-            else:
-                accepted = self._deliver(fault, op)
+            with clock.aside():
+                if fault.kind == "cancel":
+                    accepted: bool | None = op.cancel(msg=f"{outcomes.TOKEN}:{len(self.trial.faults) + 1}")
+                else:
+                    accepted = self._deliver(fault, op)
         finally:
             self.firing = False
         self.trial.landed(fault.kind, accepted, where, self.n)

@@ -97,10 +97,9 @@ class Phases:
             left = trial.beyond(trial.take())
             if first is None:
                 first = left
-                if left:
-                    gc.collect()
             if not left:
                 break
+            gc.collect()  # what only garbage holds is not left; a thread may have let go of it since the last look
         trial.left = left
         keys = collections.Counter(item.key for item in left)
         trial.late = tuple(item for item in first or () if keys[item.key] == 0)
