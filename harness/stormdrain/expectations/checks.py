@@ -500,6 +500,8 @@ def _follow_up_works(context: Context) -> Iterator[Problem]:
         raise NotApplicable("the follow-up does not work in calm either")
     if context.calm is None and follow.kind == "raised":
         raise NotApplicable("the follow-up does not work in calm")
+    if follow.error is not None and follow.error.injected and not follow.error.cancelled:
+        raise NotApplicable("the follow-up meets the call that is made to fail")
     if follow.kind != "returned":
         error = follow.error
         hang = context.seen.hang
