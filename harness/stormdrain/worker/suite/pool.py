@@ -60,7 +60,7 @@ class Progress:
     over: bool = False
 
 
-REAL = 3
+REAL = 2
 """Forks in real time for one in virtual time: they mostly wait."""
 
 
