@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -89,10 +90,7 @@ def test_a_plan_that_is_not_there_is_told(tmp_path: Path) -> None:
 
 def test_overlays_are_looked_up_beside_the_plan_and_versions_are_not_taken_for_files(tmp_path: Path) -> None:
     write(tmp_path, {"a.toml": "", "b.patch": ""})
-    assert (
-        anchored("pypi:x==1.0+a.toml+b.patch", tmp_path)
-        == f"pypi:x==1.0+{tmp_path}/a.toml+{tmp_path}/b.patch"
-    )
+    assert anchored("pypi:x==1.0+a.toml+b.patch", tmp_path) == f"pypi:x==1.0+{tmp_path}/a.toml+{tmp_path}/b.patch"
     assert anchored("pypi:x==1.0+local", tmp_path) == "pypi:x==1.0+local"
     assert anchored("main", tmp_path) == "main"
 
@@ -158,14 +156,42 @@ def test_a_plan_runs_on_two_interpreters(tmp_path: Path) -> None:
     by_name = {record.name: record for record in records}
     assert by_name["no-double"].outcome == dict.fromkeys(pythons, "caught")
     assert by_name["no-rest"].outcome == dict.fromkeys(pythons, "missed")
-    reverted = {
-        record.operator: set(record.outcome.values()) for record in records if record.source == "revert"
-    }
+    reverted = {record.operator: set(record.outcome.values()) for record in records if record.source == "revert"}
     assert reverted == {"revert-lines": {"missed"}, "drop-statement": {"caught"}}
     assert [baseline.python for baseline in baselines] == list(pythons)
     assert all(baseline.forced == "seen" for baseline in baselines)
     assert [one for one in said if isinstance(one, MutantRecord)] == list(records)
     assert [one for one in said if isinstance(one, Baseline)] == list(baselines)
+
+
+@pytest.mark.long
+def test_shards_together_are_the_whole_and_known_results_are_the_same(tmp_path: Path) -> None:
+    write(tmp_path / "old", OLD)
+    write(tmp_path / "new", NEW)
+    write(tmp_path, {"plans/plan.toml": PLAN})
+    whole = MutationRequest(
+        plans=(tmp_path / "plans/plan.toml",),
+        pythons=(available_interpreters()[-1].version,),
+        environment=EnvironmentConfig(dependencies="listed"),
+        symbols=("pond.pipe:double",),
+        project=tmp_path,
+        cache=Cache(tmp_path / "cache"),
+        reuse=True,
+    )
+    said: list[object] = []
+    records, _ = run(whole, said.append)
+    parts = [run(replace(whole, shard=(number, 3)), said.append)[0] for number in (1, 2, 3)]
+    assert {one.id: one.outcome for part in parts for one in part} == {one.id: one.outcome for one in records}
+    assert sum(map(len, parts)) == len(records) > 4
+    assert {one.source for one in records} == {"plan", "revert", "general"}
+    known = [line for line in said if isinstance(line, str) and "known from before" in line]
+    assert int(known[0].rpartition(": ")[2].split()[0]) == 0
+    again, _ = run(whole, said.append)
+    assert [(one.id, one.outcome, one.matrix, one.ran) for one in again] == [
+        (one.id, one.outcome, one.matrix, one.ran) for one in records
+    ]
+    with pytest.raises(UsageError, match="no shard"):
+        run(replace(whole, shard=(4, 3)), said.append)
 
 
 def test_tests_that_are_nowhere_are_told(tmp_path: Path) -> None:

@@ -8,22 +8,20 @@ what a forced failure shows decides whether "missed" may be said at all.
 from __future__ import annotations
 
 import os
-import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ..model import Baseline
 from ..symbols import Symbols
 from .assertions import tests_of
+from .baseline import establish
 from .forced import forced
 from .mutant import Mutant
 from .suite import SuiteProcess
 
 Record = dict[str, Any]
 Results = dict[int, Record]
-RUNS = 3
-"""How often each test must be green unmutated."""
 
 
 @dataclass
@@ -107,104 +105,13 @@ class Campaign:
                 one.left, one.seconds, one.broken = what["left"], what["seconds"], what["broken"]
         return found
 
-    def _decoded(self, mutant: Mutant) -> dict[str, str]:
+    def decoded(self, mutant: Mutant) -> dict[str, str]:
+        """The mutated files as text."""
         return {path: text.decode("utf-8-sig") for path, text in mutant.texts(self.sources).items()}
-
-    # -- baseline ------------------------------------------------------------
 
     def baseline(self) -> Baseline:
         """Run everything unmutated: which tests may be used, in which clock, and which lines they run."""
-        began = time.monotonic()
-        items = list(range(len(self.suite.tests)))
-        self.listen(f"{self.label}: baseline of {len(items)} tests")
-        runs = self._runs(
-            items,
-            {
-                "real": {"clock": "real"},
-                "lines": {"clock": "virtual", "cover": True},
-                "virtual": {"clock": "virtual"},
-            },
-        )
-        again = [
-            index for index in items if not _alike([one.results.get(index, {}) for one in runs.values()])
-        ]
-        more = self._runs(again, {"real 2": {"clock": "real"}, "real 3": {"clock": "real", "cover": True}})
-        for index in items:
-            self._judge(index, runs, more)
-        self._learn(runs, more)
-        self.suite.needs({index: self._needs(index, runs, more) for index in self.facts.kept})
-        return Baseline(
-            python=self.suite.facts["python"],
-            tests=tuple(self.suite.tests[index] for index in self.facts.kept),
-            left_out={**self.suite.facts["errors"], **self.facts.left_out},
-            seconds=round(time.monotonic() - began, 3),
-        )
-
-    def _runs(self, items: Sequence[int], kinds: Mapping[str, Record]) -> dict[str, Ran]:
-        """Run tests in several ways; in real time, which takes long, in as many parts as there are jobs."""
-        jobs: list[Record] = []
-        for name, options in kinds.items():
-            parts = 3 * self.suite.spec.jobs if options["clock"] == "real" else 1
-            for number in range(min(parts, len(items))):
-                jobs.append({"id": f"{name} {number}", "items": list(items[number::parts]), **options})
-        found = {name: Ran(chosen=list(items)) for name in kinds if items}
-        for key, ran in self.run(jobs).items():
-            one = found[key.rpartition(" ")[0]]
-            one.results.update(ran.results)
-            one.left += ran.left
-            one.broken = one.broken or ran.broken
-        return found
-
-    def _judge(self, index: int, runs: Mapping[str, Ran], more: Mapping[str, Ran]) -> None:
-        """Keep a test that is green three times in one clock; else name it and say what it did."""
-        name = self.suite.tests[index]
-        first = runs["real"].results.get(index, {})
-        if first.get("out") == "skipped":
-            self.facts.left_out[name] = f"skipped: {first.get('text', '')}"
-            return
-        real = [first, *(one.results.get(index, {}) for one in more.values())]
-        every = [one.results.get(index, {}) for one in runs.values()]
-        if all(record.get("out") == "passed" for record in every):
-            self.facts.kept.append(index)
-            return
-        failures = [record for record in real if record.get("out") != "passed"]
-        if not failures:
-            self.facts.kept.append(index)
-            self.facts.real.add(index)
-            return
-        self.raw[name] = failures[0]
-        text = failures[0].get("text", "no result")
-        kind = (
-            "red" if len(failures) == len(real) else f"unstable, {len(failures)} of {len(real)} runs failed"
-        )
-        self.facts.left_out[name] = f"{kind}: {text}"
-
-    def _learn(self, runs: Mapping[str, Ran], more: Mapping[str, Ran]) -> None:
-        facts = self.facts
-        for index in facts.kept:
-            cover = more["real 3"] if index in facts.real else runs["lines"]
-            record = cover.results.get(index, {})
-            lines = record.get("lines", {})
-            facts.lines[index] = {self.suite.relative[path]: set(found) for path, found in lines.items()}
-            if record.get("spawned"):
-                facts.spawners.add(index)
-            facts.real_seconds[index] = runs["real"].results[index].get("seconds", 0.0)
-            run = runs["real"] if index in facts.real else runs["virtual"]
-            facts.seconds[index] = run.results[index].get("seconds", 0.0)
-        facts.left = len(runs["real"].left)
-
-    def _needs(self, index: int, runs: Mapping[str, Ran], more: Mapping[str, Ran]) -> Record:
-        """The most that a test needed over its runs in the clock that it keeps, and in real time."""
-        real = index in self.facts.real
-        records = [runs["real"].results[index]]
-        records += [one.results[index] for one in (more if real else runs).values() if index in one.results]
-        return {
-            "turns": max(1, *(int(record.get("turns", 0)) for record in records)),
-            "jumps": max(int(record.get("jumps", 0)) for record in records),
-            "seconds": max(float(record.get("seconds", 0.0)) for record in records),
-            "cpu": max(float(record.get("cpu", 0.0)) for record in records),
-            "real": real,
-        }
+        return establish(self)
 
     # -- forced failures -------------------------------------------------------
 
@@ -249,9 +156,7 @@ class Campaign:
         found = set()
         for index in self.facts.kept:
             lines = self.facts.lines[index]
-            if any(
-                lines.get(path, set()) & set(range(first, last + 1)) for path, first, last in mutant.regions
-            ):
+            if any(lines.get(path, set()) & set(range(first, last + 1)) for path, first, last in mutant.regions):
                 found.add(index)
         for function in mutant.functions:
             found |= self.forced_catchers.get(function, set())
@@ -268,16 +173,29 @@ class Campaign:
         }
         return bool(ran & lines)
 
-    def mutate(self, mutants: Sequence[Mutant]) -> dict[str, Ran]:
-        """Run mutants. What does not compile, or is the same as the original or a sibling, is not run."""
-        texts = {one.id: self._decoded(one) for one in mutants}
+    def mutate(
+        self,
+        mutants: Sequence[Mutant],
+        known: Callable[[Mutant, list[int]], Ran | None] = lambda one, tests: None,
+        wanted: Collection[str] | None = None,
+    ) -> dict[str, Ran]:
+        """Run mutants. What does not compile, or is the same as the original or a sibling, is not run.
+
+        Args:
+            mutants: the mutants.
+            known: gives what is known of a mutant under its tests already, or None.
+            wanted: ids of those to run, of all that are compared with each other; None for all.
+        """
+        texts = {one.id: self.decoded(one) for one in mutants}
         compiled = self.suite.compile(texts)
         found: dict[str, Ran] = {}
         twins: dict[str, str] = {}
         jobs: list[Record] = []
         for one in mutants:
             print_, error = compiled[one.id]
-            ran = found[one.id] = Ran(unviable=error)
+            ran = Ran(unviable=error)
+            if wanted is None or one.id in wanted:
+                found[one.id] = ran
             if error:
                 continue
             if one.source != "neutral":
@@ -285,8 +203,12 @@ class Campaign:
                 if ran.same_as not in ("", one.id):
                     continue
                 ran.same_as = ""
+            if one.id not in found:
+                continue
             ran.chosen = self.covering(one)
-            if ran.chosen:
+            if (old := known(one, ran.chosen)) is not None:
+                found[one.id] = old
+            elif ran.chosen:
                 jobs.append(self.job(one, ran.chosen))
         self.listen(f"{self.label}: {len(jobs)} mutants to run")
         for key, ran in self.run(jobs).items():
@@ -298,7 +220,7 @@ class Campaign:
         """What the worker is asked for to run tests under a mutant."""
         order = sorted(chosen, key=self.facts.seconds.__getitem__) if self.first else list(chosen)
         mirror = bool(self.facts.spawners.intersection(order))
-        texts = self._decoded(one)
+        texts = self.decoded(one)
         job = {"id": key or one.id, "items": order, "files": texts, "mirror": mirror, "first": self.first}
         if one.source == "neutral":
             job.update(on_disk=True, cold=True, first=False)
@@ -311,10 +233,3 @@ class Campaign:
     def real_cost(self, chosen: Iterable[int]) -> float:
         """About how long tests take in real time, in seconds."""
         return 1.0 + sum(self.facts.real_seconds[index] for index in chosen)
-
-
-def _alike(records: Sequence[Record]) -> bool:
-    """Whether a test needs no further look: always passed, or skipped."""
-    return all(record.get("out") == "passed" for record in records) or all(
-        record.get("out") == "skipped" for record in records
-    )

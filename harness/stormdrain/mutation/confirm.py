@@ -35,9 +35,7 @@ def _repeat(campaign: Campaign, mutants: Sequence[Mutant], found: Mapping[str, R
     for one in mutants:
         ran = found[one.id]
         failed = [index for index, record in ran.results.items() if record["out"] == "failed"]
-        test = min(
-            failed, key=lambda index: (_weight(ran.results[index]), campaign.cost(index, ran.results[index]))
-        )
+        test = min(failed, key=lambda index: (_weight(ran.results[index]), campaign.cost(index, ran.results[index])))
         if _sound(ran.results[test]):
             continue
         clock = "real" if ran.results[test].get("company") else "auto"

@@ -42,11 +42,7 @@ def _splice(path: str, table: Symbols, symbol: Symbol, marker: str) -> Splice:
     decorators = getattr(first, "decorator_list", None)
     line = decorators[0].lineno if decorators else first.lineno
     start = table.offset(line, 0)
-    indent = (
-        table.source[start:offset]
-        if not decorators
-        else table.source[start : table.span(decorators[0])[0] - 1]
-    )
+    indent = table.source[start:offset] if not decorators else table.source[start : table.span(decorators[0])[0] - 1]
     statement = f'raise SystemError({MESSAGE!r}, open({marker!r}, "ab", 0).write(b"."))'.encode()
     if indent.strip():  # on the line of the `def`, or behind a semicolon
         return Splice(path, offset, offset, statement + b"; ")

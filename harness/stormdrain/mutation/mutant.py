@@ -188,8 +188,6 @@ def paths_of(edits: Iterable[Edit], exists: Iterable[str]) -> tuple[str, ...]:
     for edit in edits:
         path = edit_path(edit, files.__contains__)
         if path not in files:
-            raise UsageError(
-                f"there is no {path} in the revision", where=edit.where, todo="check `module` or `path`"
-            )
+            raise UsageError(f"there is no {path} in the revision", where=edit.where, todo="check `module` or `path`")
         found[path] = None
     return tuple(found)

@@ -52,16 +52,9 @@ def _renamed(path: str, symbols: Symbols, symbol: Symbol) -> list[Splice]:
     shared |= {name.id for name in names if id(name) in in_text}
     for name in names:
         own = isinstance(name.ctx, ast.Store) and name.id not in shared | arguments | bound
-        if (
-            own
-            and not name.id.startswith("__")
-            and f"{name.id}_" not in taken
-            and not _is_pattern(nodes, name.id)
-        ):
+        if own and not name.id.startswith("__") and f"{name.id}_" not in taken and not _is_pattern(nodes, name.id):
             found = [
-                Splice(path, *symbols.span(other), f"{name.id}_".encode())
-                for other in names
-                if other.id == name.id
+                Splice(path, *symbols.span(other), f"{name.id}_".encode()) for other in names if other.id == name.id
             ]
             line = symbols.offset((function.end_lineno or function.lineno) + 1, 0)
             return [*found, Splice(path, line, line, b"# The same program, written otherwise.\n")]
@@ -73,7 +66,4 @@ _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
 
 def _is_pattern(nodes: list[ast.AST], name: str) -> bool:
     """Whether a name is bound in a way that has no Name node: an import or a match pattern."""
-    return any(
-        getattr(node, "asname", None) == name or (hasattr(node, "name") and node.name == name)
-        for node in nodes
-    )
+    return any(getattr(node, "asname", None) == name or (hasattr(node, "name") and node.name == name) for node in nodes)

@@ -96,9 +96,7 @@ def record(
         ran={python: len(ran.results) for python, _, ran in parts},
         expected=mutant.expected,
         site=Site(mutant.path, mutant.line, mutant.symbol, True) if mutant.line else None,
-        error=next(iter(errors.values()))
-        if same
-        else "; ".join(f"{at}: {text}" for at, text in errors.items()),
+        error=next(iter(errors.values())) if same else "; ".join(f"{at}: {text}" for at, text in errors.items()),
         left={python: ran.left_behind for python, _, ran in parts if ran.left_behind},
         confirmed={python: ran.confirmed for python, _, ran in parts if ran.confirmed},
     )

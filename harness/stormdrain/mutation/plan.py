@@ -62,9 +62,7 @@ def read_plan(file: Path) -> Plan:
     try:
         data = tomllib.loads(file.read_text())
     except OSError as error:
-        raise UsageError(
-            f"the plan cannot be read: {error.strerror}", where=str(file), todo="check --plan"
-        ) from error
+        raise UsageError(f"the plan cannot be read: {error.strerror}", where=str(file), todo="check --plan") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise UsageError(f"the plan is not TOML: {error}", where=str(file), todo="mend that line") from error
     _check(data, {"target": dict, "mutant": list}, str(file))

@@ -184,9 +184,7 @@ def _judge(test: str, python: str, head: _Side, base: _Side, errors: Mapping[str
     if test in base.green:
         return RedGreen(test, python, "decorative", message="it is green without the change")
     if test not in base.paths:
-        why = next(
-            (text for node, text in errors.items() if test.startswith(node)), "it is not there on base"
-        )
+        why = next((text for node, text in errors.items() if test.startswith(node)), "it is not there on base")
         last = why.strip().rpartition("\n")[2].removeprefix("E").strip()
         return RedGreen(test, python, "wrong reason", last.partition(":")[0], last)
     message = base.left_out.get(test, "")

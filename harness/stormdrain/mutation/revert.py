@@ -33,9 +33,7 @@ class Group:
     old_end: int
 
 
-def reverts(
-    base: Mapping[str, bytes], head: Mapping[str, bytes], symbols: Mapping[str, Symbols]
-) -> tuple[Mutant, ...]:
+def reverts(base: Mapping[str, bytes], head: Mapping[str, bytes], symbols: Mapping[str, Symbols]) -> tuple[Mutant, ...]:
     """One mutant for each part of the change from base to head that can be taken back by itself.
 
     Args:
@@ -66,9 +64,7 @@ def _of_file(path: str, old: bytes, new: bytes, symbols: Symbols) -> Iterator[tu
 
     plain_before, plain_after = [line.strip() for line in before], [line.strip() for line in after]
     moved = [
-        part
-        for group in _groups(plain_before, plain_after)
-        for part in _refined(group, plain_before, plain_after)
+        part for group in _groups(plain_before, plain_after) for part in _refined(group, plain_before, plain_after)
     ]
     changed = {number for group in moved for number in range(group.start, group.end)}
     for group in moved:

@@ -15,9 +15,7 @@ from pathlib import Path
 from ..errors import UsageError
 from ..model import Baseline, MutantRecord
 from ..revisions import (
-    Cache,
     Environment,
-    EnvironmentConfig,
     Interpreter,
     Revision,
     find_interpreters,
@@ -33,48 +31,17 @@ from .general import general
 from .mutant import Mutant, numbered, planned
 from .neutral import neutral
 from .operators import apply_operators
-from .plan import Plan, PlannedMutant, read_plan
+from .plan import Plan, PlannedMutant
+from .request import SOURCES, MutationRequest, completed, find_tests
+from .results import Results
 from .revert import reverts
 from .sources import Sources, changed_files, read_sources
 from .suite import SuiteProcess, SuiteSpec
 from .targets import changed_lines, symbol_lines
 
+__all__ = ["SOURCES", "MutationRequest", "completed", "find_tests", "run"]
+
 Listen = Callable[[object], None]
-SOURCES = ("plan", "revert", "operator", "general", "neutral")
-"""The kinds of mutants that are made where nothing else is said."""
-
-
-@dataclass(frozen=True)
-class MutationRequest:
-    """What is asked of `stormdrain mutate`.
-
-    head, base: revisions; what a plan's `[target]` says is taken where they are empty.
-    tests: looked up in head's tree, then in the current directory.
-    plans: plan files; symbols: qualified names that general sources act on.
-    pythons: interpreters, as `find_interpreters` takes them.
-    sources: which kinds of mutants are made.
-    tests_too: whether the assertions of tests that are new since base are mutated, too.
-    first: stop at the first test that catches a mutant.
-    confirm_seconds: budget of real time for confirming survivors, for each interpreter.
-    """
-
-    head: str = ""
-    base: str = ""
-    tests: tuple[str, ...] = ()
-    plans: tuple[Path, ...] = ()
-    symbols: tuple[str, ...] = ()
-    pythons: tuple[str, ...] = ()
-    environment: EnvironmentConfig = field(default_factory=EnvironmentConfig)
-    requires: tuple[str, ...] = ()
-    sources: tuple[str, ...] = SOURCES
-    tests_too: bool = False
-    jobs: int = 2
-    first: bool = False
-    seed: int = 0
-    confirm_seconds: float = 60.0
-    arguments: tuple[str, ...] = ()
-    project: Path = field(default_factory=Path.cwd)
-    cache: Cache = field(default_factory=Cache)
 
 
 @dataclass(frozen=True)
@@ -86,6 +53,11 @@ class Side:
     sources: Sources
     mutants: tuple[Mutant, ...]
     test_files: Mapping[str, str] = field(default_factory=dict)
+
+    def mine(self, request: MutationRequest) -> dict[str, Mutant]:
+        """The mutants of the shard that is asked for, by id; what is the same as what is seen over all of them."""
+        number, of = request.shard
+        return {one.id: one for one in self.mutants if int(one.id, 16) % of == number - 1}
 
 
 def run(request: MutationRequest, listen: Listen) -> tuple[tuple[MutantRecord, ...], tuple[Baseline, ...]]:
@@ -103,6 +75,9 @@ def run(request: MutationRequest, listen: Listen) -> tuple[tuple[MutantRecord, .
         BaselineError: a suite cannot be collected, or nothing of it is usable on any interpreter.
     """
     request, plans = completed(request)
+    number, of = request.shard
+    if not 1 <= number <= of:
+        raise UsageError(f"there is no shard {number} of {of}", where="--shard", todo="give K/N with K from 1 to N")
     interpreters = find_interpreters(request.pythons)
     records: list[MutantRecord] = []
     baselines: list[Baseline] = []
@@ -111,20 +86,6 @@ def run(request: MutationRequest, listen: Listen) -> tuple[tuple[MutantRecord, .
         records += found
         baselines += ground
     return tuple(records), tuple(baselines)
-
-
-def completed(request: MutationRequest) -> tuple[MutationRequest, tuple[Plan, ...]]:
-    """Take from the plans what the request leaves open; the first plan wins over later ones."""
-    plans = tuple(read_plan(file) for file in request.plans)
-    head = request.head or next((plan.head for plan in plans if plan.head), "worktree")
-    base = request.base or next((plan.base for plan in plans if plan.base), "")
-    tests = request.tests or next((plan.tests for plan in plans if plan.tests), ())
-    if not tests:
-        raise UsageError(
-            "no tests are named", where="--tests", todo="give --tests PATH, or `tests` in the plan"
-        )
-    requires = request.requires + tuple(line for plan in plans for line in plan.requires)
-    return replace(request, head=head, base=base, tests=tests, requires=requires), plans
 
 
 def sides(
@@ -141,9 +102,7 @@ def sides(
         layer = environments[0].layer
         base: Mapping[str, bytes] = {}
         if spec == request.head and request.base:
-            base = changed_files(
-                _environments(request, request.base, interpreters[:1], listen)[0].layer, layer
-            )
+            base = changed_files(_environments(request, request.base, interpreters[:1], listen)[0].layer, layer)
         named = request.symbols if spec == request.head else ()
         sources, placed = read_sources(layer, entries, base, named)
         made = [planned(one, sources.files, sources.symbols, sources.existing) for one in entries]
@@ -156,9 +115,9 @@ def sides(
         files: dict[str, str] = {}
         if request.tests_too and spec == request.head:
             files = _add_assertions(request, environments[0].revision, sources, made)
-        if made:
-            mutants = numbered(made, sources.files)
-            yield Side(environments[0].revision, environments, sources, mutants, files)
+        side = Side(environments[0].revision, environments, sources, numbered(made, sources.files), files)
+        if side.mine(request):
+            yield side
 
 
 def _add_assertions(
@@ -202,40 +161,64 @@ def _environments(
     config = request.environment
     revision = resolve(spec, project=request.project, cache=request.cache, sdist=config.sdist)
     return tuple(
-        prepare(revision, one, requires=request.requires, config=config, cache=request.cache)
-        for one in interpreters
+        prepare(revision, one, requires=request.requires, config=config, cache=request.cache) for one in interpreters
     )
 
 
-def _run_side(
-    request: MutationRequest, side: Side, listen: Listen
-) -> tuple[list[MutantRecord], list[Baseline]]:
-    parts: dict[str, list[tuple[str, Campaign, Ran]]] = {one.id: [] for one in side.mutants}
+def _run_side(request: MutationRequest, side: Side, listen: Listen) -> tuple[list[MutantRecord], list[Baseline]]:
+    mine = side.mine(request)
+    parts: dict[str, list[tuple[str, Campaign, Ran]]] = {key: [] for key in mine}
     baselines: list[Baseline] = []
     for environment in side.environments:
         python = environment.interpreter.version
         with campaign(request, side, environment, listen) as phases:
             baseline = replace(phases.baseline(), python=python, freeze=environment.freeze)
-            functions = [name for one in side.mutants if one.source != "assertion" for name in one.functions]
+            functions = [name for one in mine.values() if one.source != "assertion" for name in one.functions]
             baseline = replace(baseline, forced=phases.force(functions))
             baselines.append(baseline)
             listen(baseline)
-            found = phases.mutate(side.mutants)
-            confirm(phases, side.mutants, found)
+            found = _mutate(request, side, environment, phases)
             for key, ran in found.items():
                 parts[key].append((python, phases, ran))
     names = {one.id: one.name for one in side.mutants}
     records = []
-    for one in side.mutants:
+    for one in mine.values():
         records.append(outcomes.record(one, side.sources.files, parts[one.id], names))
         listen(records[-1])
     return records, baselines
 
 
+def _mutate(request: MutationRequest, side: Side, environment: Environment, phases: Campaign) -> dict[str, Ran]:
+    """Run and confirm the mutants; with `reuse`, only those of which nothing is known."""
+    wanted = side.mine(request)
+    if not request.reuse:
+        found = phases.mutate(side.mutants, wanted=wanted)
+        confirm(phases, side.mutants, found)
+        return found
+    names = phases.suite.tests
+    tests, cwd = find_tests(request, side.revision)
+    results = Results(request.cache, environment, tests, cwd, request.arguments)
+    keys: dict[str, str] = {}
+    old: set[str] = set()
+
+    def known(one: Mutant, chosen: list[int]) -> Ran | None:
+        keys[one.id] = results.key(phases.decoded(one), [names[index] for index in chosen])
+        ran = results.get(keys[one.id], names)
+        if ran is not None:
+            old.add(one.id)
+        return ran
+
+    found = phases.mutate(side.mutants, known, wanted)
+    phases.listen(f"{phases.label}: {len(old)} mutants known from before")
+    confirm(phases, side.mutants, {key: ran for key, ran in found.items() if key not in old})
+    for key, ran in found.items():
+        if key in keys and key not in old:
+            results.put(keys[key], ran, names)
+    return found
+
+
 @contextmanager
-def campaign(
-    request: MutationRequest, side: Side, environment: Environment, listen: Listen
-) -> Iterator[Campaign]:
+def campaign(request: MutationRequest, side: Side, environment: Environment, listen: Listen) -> Iterator[Campaign]:
     """A collected suite of a revision on one interpreter."""
     tests, cwd = find_tests(request, side.revision)
     label = f"{side.revision.label} on {environment.interpreter.version}"
@@ -262,19 +245,3 @@ def campaign(
             confirm_seconds=request.confirm_seconds,
             first=request.first,
         )
-
-
-def find_tests(request: MutationRequest, revision: Revision) -> tuple[tuple[str, ...], str]:
-    """The tests as pytest takes them, and where to run it: in head's tree if they are there, else here.
-
-    Raises:
-        UsageError: a test is in neither.
-    """
-    for folder in filter(None, (revision.source, Path.cwd(), request.project)):
-        if all((folder / name.partition("::")[0]).exists() for name in request.tests):
-            return request.tests, str(folder)
-    raise UsageError(
-        f"these tests are not there: {', '.join(request.tests)}",
-        where="--tests",
-        todo="give paths in head's tree or in the current directory",
-    )

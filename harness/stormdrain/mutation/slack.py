@@ -58,9 +58,7 @@ def run(request: MutationRequest, listen: Callable[[object], None]) -> tuple[Sla
         BaselineError: the suite cannot be collected.
     """
     request, _ = completed(request)
-    revision = resolve(
-        request.head, project=request.project, cache=request.cache, sdist=request.environment.sdist
-    )
+    revision = resolve(request.head, project=request.project, cache=request.cache, sdist=request.environment.sdist)
     tests, cwd = find_tests(request, revision)
     found: list[Slack] = []
     for interpreter in find_interpreters(request.pythons):
@@ -74,9 +72,7 @@ def run(request: MutationRequest, listen: Callable[[object], None]) -> tuple[Sla
     return tuple(found)
 
 
-def suite_spec(
-    request: MutationRequest, environment: Environment, tests: Sequence[str], cwd: str
-) -> SuiteSpec:
+def suite_spec(request: MutationRequest, environment: Environment, tests: Sequence[str], cwd: str) -> SuiteSpec:
     """The suite of a revision, with nothing in it to be mutated."""
     return SuiteSpec(
         python=environment.python,

@@ -36,9 +36,7 @@ def module_path(name: str, existing: Iterable[str]) -> tuple[str, str] | None:
     return None
 
 
-def place_symbols(
-    wanted: Sequence[str], existing: Iterable[str], known: Iterable[str]
-) -> dict[str, list[str]]:
+def place_symbols(wanted: Sequence[str], existing: Iterable[str], known: Iterable[str]) -> dict[str, list[str]]:
     """The files that named symbols are in: path -> qualified names (empty: the whole module).
 
     Args:

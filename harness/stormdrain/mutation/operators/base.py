@@ -25,9 +25,7 @@ class Source:
 
     def __init__(self, path: str, symbols: Symbols) -> None:
         self.path, self.symbols = path, symbols
-        self._parents = {
-            child: node for node in ast.walk(symbols.tree) for child in ast.iter_child_nodes(node)
-        }
+        self._parents = {child: node for node in ast.walk(symbols.tree) for child in ast.iter_child_nodes(node)}
 
     def text(self, node: ast.AST) -> bytes:
         """A node's source."""

@@ -140,11 +140,7 @@ def flip_new_session(node: ast.AST, source: Source) -> Changes:
     if isinstance(node, ast.Call):
         for name in ("start_new_session", "daemon"):
             found = keyword(node, name)
-            if (
-                found is not None
-                and isinstance(found.value, ast.Constant)
-                and type(found.value.value) is bool
-            ):
+            if found is not None and isinstance(found.value, ast.Constant) and type(found.value.value) is bool:
                 yield [(found.value, b"False" if found.value.value else b"True")]
 
 

@@ -137,9 +137,5 @@ def drop_result(node: ast.AST, source: Source) -> Changes:
     ),
 )
 def unsuppress(node: ast.AST, source: Source) -> Changes:
-    if (
-        isinstance(node, ast.With)
-        and len(node.items) == 1
-        and called(node.items[0].context_expr) == "suppress"
-    ):
+    if isinstance(node, ast.With) and len(node.items) == 1 and called(node.items[0].context_expr) == "suppress":
         yield [source.header(node, b"if True")]

@@ -23,9 +23,7 @@ def ungroup(node: ast.AST, source: Source) -> Changes:
             function = item.context_expr.func  # type: ignore[attr-defined]
             if isinstance(function, ast.Attribute):
                 module = source.text(function.value)
-                yield [
-                    source.header(node, b"for " + item.optional_vars.id.encode() + b" in (" + module + b",)")
-                ]
+                yield [source.header(node, b"for " + item.optional_vars.id.encode() + b" in (" + module + b",)")]
 
 
 @operator(
