@@ -13,9 +13,10 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from ..model import Baseline
+from .facts import Ran, Record
 
 if TYPE_CHECKING:
-    from .campaign import Campaign, Ran, Record
+    from .campaign import Campaign
 
 
 def establish(campaign: Campaign) -> Baseline:

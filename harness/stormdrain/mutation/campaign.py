@@ -9,53 +9,18 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any
+from dataclasses import replace
 
 from ..model import Baseline
 from ..symbols import Symbols
 from .assertions import tests_of
 from .baseline import establish
+from .facts import Facts, Ran, Record
 from .forced import forced
 from .mutant import Mutant
 from .suite import SuiteProcess
 
-Record = dict[str, Any]
-Results = dict[int, Record]
-
-
-@dataclass
-class Facts:
-    """What the baseline taught about a suite: by number of a test."""
-
-    kept: list[int] = field(default_factory=list)
-    real: set[int] = field(default_factory=set)
-    """Tests that run in real time, because in virtual time they come out otherwise."""
-    seconds: dict[int, float] = field(default_factory=dict)
-    real_seconds: dict[int, float] = field(default_factory=dict)
-    lines: dict[int, dict[str, set[int]]] = field(default_factory=dict)
-    spawners: set[int] = field(default_factory=set)
-    left_out: dict[str, str] = field(default_factory=dict)
-    left: int = 0
-    """Processes that the unmutated suite leaves behind."""
-
-
-@dataclass
-class Ran:
-    """What became of one mutant."""
-
-    results: Results = field(default_factory=dict)
-    chosen: list[int] = field(default_factory=list)
-    how: str = ""
-    """Empty where code objects were swapped, else why it was a cold start."""
-    left: list[str] = field(default_factory=list)
-    broken: str = ""
-    unviable: str = ""
-    same_as: str = ""
-    seconds: float = 0.0
-    confirmed: str = ""
-    left_behind: int = 0
-    """Processes that it left behind, beyond what the unmutated suite does."""
+__all__ = ["Campaign", "Facts", "Ran", "Record"]
 
 
 class Campaign:
