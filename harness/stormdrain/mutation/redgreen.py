@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import BaselineError, UsageError
+from ..model.suites import RedGreen
 from ..revisions import Environment, Revision, find_interpreters, prepare, resolve
 from ..symbols import Symbols
 from .assertions import files_of_tests
@@ -28,22 +29,6 @@ WRONG = {
     "UnboundLocalError", "FixtureLookupError",
 }  # fmt: skip
 """Exceptions that say that something is not there, not that it behaves badly."""
-
-
-@dataclass(frozen=True)
-class RedGreen:
-    """A test of the head that base does not have, on one interpreter.
-
-    kind: `red` (fails on base for the right reason), `wrong reason`, `decorative` (green
-    on base), `broken` (not green on head), `unstable`.
-    reason: what failed it on base: `an assertion`, or the exception's name.
-    """
-
-    test: str
-    python: str
-    kind: str
-    reason: str = ""
-    message: str = ""
 
 
 def run(request: MutationRequest, listen: Callable[[object], None]) -> tuple[RedGreen, ...]:

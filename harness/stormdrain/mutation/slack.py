@@ -8,10 +8,10 @@ on the virtual clock, which costs no real time, until the test fails.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from ..model import Baseline
+from ..model.suites import Slack
 from ..revisions import Environment, find_interpreters, prepare, resolve
 from .campaign import Campaign
 from .runner import MutationRequest, completed, find_tests
@@ -21,29 +21,6 @@ LEAST, MOST = 0.001, 60.0
 """Seconds of delay that are tried: less is noise, more is said to be borne."""
 STEPS = 5
 """Steps of the search between a delay that is borne and one that is not."""
-
-
-@dataclass(frozen=True)
-class Slack:
-    """A test's margin on one interpreter. Times are seconds.
-
-    waits, work: what it took, split into waits for timers and everything else.
-    margin, of: what was left on its tightest timeout, and what that was set to; None where it sets none.
-    limit: what pytest-timeout gives the whole test.
-    child_start: the delay of each process start that it bears, `MOST` where it bears all that was tried;
-        None where it starts none, or runs in real time only.
-    turn: the same for each turn of the loop.
-    """
-
-    test: str
-    python: str
-    waits: float
-    work: float
-    margin: float | None = None
-    of: float | None = None
-    limit: float | None = None
-    child_start: float | None = None
-    turn: float | None = None
 
 
 def run(request: MutationRequest, listen: Callable[[object], None]) -> tuple[Slack, ...]:

@@ -8,7 +8,6 @@ gives its own children the chance to get away.
 
 from __future__ import annotations
 
-import gc
 import os
 import resource
 import signal
@@ -18,6 +17,7 @@ import traceback
 from collections import defaultdict
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import CodeType
 from typing import Any
 
 import pytest
@@ -26,7 +26,7 @@ from .. import linux, procfs
 from . import doors, finder, mirror
 from .board import Board
 from .clock import clock, real_monotonic, real_perf_counter
-from .hangs import Hang, hangs, watch_jumps
+from .hangs import Hang, hangs, is_clean, watch_jumps
 from .monitor import LineWatch
 from .swap import Index, Swap
 from .timers import TimerWatch
@@ -88,6 +88,8 @@ class Suite:
     layers: list[str]
     targets: dict[str, str] = field(default_factory=dict)
     """How code objects spell the files under test (the tests' own files left out) -> real path."""
+    codes: list[CodeType] = field(default_factory=list)
+    """The code of the functions under test."""
     needs: dict[int, Needs] = field(default_factory=dict)
 
 
@@ -175,7 +177,9 @@ class Child:
             board.start(index, real_monotonic())
             self._one(job, index, following)
             put("result", index, self.reports.now)
-            if self.reports.now.get("verdict") or (job.first and self.reports.now["out"] == "failed"):
+            if job.first and self.reports.now["out"] == "failed":
+                break
+            if self.reports.now.get("verdict") and not is_clean():
                 break
         left = [procfs.command(pid) for pid in procfs.descendants() if procfs.alive(pid)]
         put("end", left)
@@ -199,14 +203,12 @@ class Child:
             roots = mirror.mirror(job.texts, self._suite.layers, temporary.with_suffix(".path"))
             old = os.environ.get("PYTHONPATH", "")
             os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [*roots, old]))
-        everything = (function.__code__ for found in self.index.functions.values() for function in found)
-        functions = [code for code in everything if code.co_filename in self._suite.targets]
         if job.cover:
             self.reports.lines = LineWatch(self._suite.targets)
-            self.reports.lines.start(functions)
+            self.reports.lines.start(self._suite.codes)
             sys.addaudithook(self._audit)
         else:
-            watch_jumps(functions)
+            watch_jumps([code for _, code in job.swaps])
         clock.turn_delay = job.turn_delay
         if job.child_delay:
             sys.addaudithook(self._slow_start)
@@ -306,7 +308,7 @@ def _own_capture(config: pytest.Config) -> None:
     """Captured output goes to files whose offsets all forks share; open new ones, over a null device."""
     null = os.open(os.devnull, os.O_RDWR)
     manager: Any = config.pluginmanager.getplugin("capturemanager")
-    capturing = manager is not None and getattr(manager, "_global_capturing", None)
+    capturing = getattr(manager, "_method", "no") != "no" and getattr(manager, "_global_capturing", None)
     if capturing:
         manager.suspend_global_capture(in_=True)
         manager._global_capturing = None
@@ -332,9 +334,3 @@ def fork(suite: Suite, job: Job, items: list[int], board: Board, temporary: Path
         board.put("broken", text[-2000:])
     finally:
         os._exit(70)
-
-
-def freeze() -> None:
-    """Keep what is alive out of the collector's way, so that forks share its memory."""
-    gc.collect()
-    gc.freeze()

@@ -93,9 +93,7 @@ class SuiteClock:
             return self._nothing_left(False, timeout or 0.0, last)  # nobody has moved since the last jump
         return self._watch(poll, FOREVER if timeout is None else timeout, endless, last)
 
-    def _watch(
-        self, poll: Callable[[float | None], Any], timeout: float, endless: bool, last: Look | None
-    ) -> Any:
+    def _watch(self, poll: Callable[[float | None], Any], timeout: float, endless: bool, last: Look | None) -> Any:
         """Poll until everything is quiet, an event comes or real time has reached the timer."""
         until = real_monotonic() + timeout
         since = real_monotonic()

@@ -62,9 +62,7 @@ class Cold:
                     session.suite.needs[index] = self.needs[known]
         for name, known in self.number.items():
             if known not in here.values():
-                why = next(
-                    (text for node, text in session.errors.items() if name.startswith(node)), "it is gone"
-                )
+                why = next((text for node, text in session.errors.items() if name.startswith(node)), "it is gone")
                 self._lose(known, why.strip().rpartition("\n")[2])
         self._run(session, here)
 

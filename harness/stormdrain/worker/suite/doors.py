@@ -8,6 +8,7 @@ what they always did.
 from __future__ import annotations
 
 import asyncio
+import functools
 import importlib.util
 import selectors
 import sys
@@ -68,7 +69,7 @@ _trio_is_open = False
 def open_trio() -> None:
     """Let both into trio, if it is imported or anyio is there that may import it later."""
     global _trio_is_open
-    if _trio_is_open or not ("trio" in sys.modules or ("anyio" in sys.modules and _has("trio"))):
+    if _trio_is_open or not ("trio" in sys.modules or ("anyio" in sys.modules and _has_trio())):
         return
     _trio_is_open = True
     try:
@@ -100,8 +101,9 @@ def open_trio() -> None:
         run.perf_counter = time.perf_counter
 
 
-def _has(name: str) -> bool:
-    return importlib.util.find_spec(name) is not None
+@functools.cache
+def _has_trio() -> bool:
+    return importlib.util.find_spec("trio") is not None
 
 
 def on_dead_wait(why: str) -> None:

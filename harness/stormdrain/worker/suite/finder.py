@@ -26,7 +26,9 @@ class MutantLoader(importlib.machinery.SourceFileLoader):
         text = LayerFinder.texts.get(os.path.realpath(self.path))
         if text is None:
             return super().get_code(fullname)
-        return codes.compiled(text, self.path)
+        code = codes.compiled(text, self.path)
+        LayerFinder.loaded.append(code)
+        return code
 
     def get_source(self, fullname: str) -> str | None:
         text = LayerFinder.texts.get(os.path.realpath(self.path))
@@ -37,6 +39,9 @@ class LayerFinder:
     """A finder for `sys.meta_path`. `texts` holds mutated sources by real path."""
 
     texts: dict[str, str] = {}  # noqa: RUF012 - one per process, as sys.modules is
+
+    loaded: list[CodeType] = []  # noqa: RUF012 - as above
+    """What was compiled from such texts."""
 
     def __init__(self, layers: Sequence[str], packages: Iterable[str]) -> None:
         self.layers = list(layers)

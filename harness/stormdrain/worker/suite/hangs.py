@@ -21,6 +21,7 @@ from collections.abc import Callable
 from types import CodeType, FrameType
 from typing import Any, NoReturn
 
+from .. import procfs
 from . import clock as clocks
 from .clock import clock
 from .monitor import TOOL, monitoring
@@ -31,6 +32,10 @@ _SLICE = 50
 """Turns between two looks once the budget is used up."""
 _CLEANING = 2000
 """Turns that a test gets to clean up after its verdict."""
+
+
+_UNWINDINGS = {"looped": 30, "spun": 5}
+"""How often a test is unwound, for each of its tasks may loop by itself, before its process leaves."""
 
 
 class Hang(BaseException):
@@ -48,7 +53,7 @@ class Hangs:
         self.turns = self.jumps = self.most_jumps = 0
         self.turn_budget = self.jump_budget = 10**9
         self.cpu_budget = 60.0
-        self._leaps = self._still = 0
+        self._leaps = self._still = self._calls = 0
         self._look: clocks.Look | None = ()
         self._tick = (0, 0)
 
@@ -56,9 +61,10 @@ class Hangs:
         """A test begins; its baseline bounds what it gets. 0 turns: nothing is known yet."""
         self.turns = self.jumps = self.most_jumps = self._leaps = self._still = 0
         self.verdict, self.where, self._look, self._tick = "", [], (), (0, 0)
+        self._calls = 0
         known = turns > 0
         self.turn_budget = 1000 + 50 * turns if known else 10**6
-        self.jump_budget = 2000 + 100 * jumps if known else 10**7
+        self.jump_budget = 1000 + 100 * jumps if known else 10**7
         self.cpu_budget = 0.4 + 20 * cpu if known else 60.0
         self.armed = True
         signal.signal(signal.SIGPROF, self._on_tick)
@@ -72,11 +78,11 @@ class Hangs:
 
     def call(self, kind: str, *, unwind: bool) -> NoReturn:
         """Give the verdict: unwind the test, or report and leave where there is no way to."""
-        first = not self.verdict
-        if first:
+        self._calls += 1
+        if not self.verdict:
             self.verdict, self.where = kind, current_line() if kind == "looped" else waiting_tasks()
-        self.turn_budget, self.jump_budget = self.turns + _CLEANING, _CLEANING // 2
-        if unwind and first:
+        self.turn_budget, self.jump_budget = self.turns + _CLEANING, _CLEANING // 10
+        if unwind and self._calls <= _UNWINDINGS.get(kind, 2):
             raise Hang(f"{kind}: {'; '.join(self.where) or 'no task'}")
         self.report(self.verdict, self.where)
         os._exit(3)
@@ -143,9 +149,7 @@ def waiting_tasks() -> list[str]:
         if stack := task.get_stack():
             code = stack[-1].f_code
             name = getattr(code, "co_qualname", code.co_name)
-            found.append(
-                f"{task.get_name()} at {os.path.basename(code.co_filename)}:{stack[-1].f_lineno} in {name}"
-            )
+            found.append(f"{task.get_name()} at {os.path.basename(code.co_filename)}:{stack[-1].f_lineno} in {name}")
     return sorted(found)
 
 
@@ -159,3 +163,13 @@ def current_line() -> list[str]:
     code = frame.f_code
     name: Any = getattr(code, "co_qualname", code.co_name)
     return [f"{os.path.basename(code.co_filename)}:{frame.f_lineno} in {name}"]
+
+
+def is_clean() -> bool:
+    """Whether a test that was unwound left nothing running, so that others may go on in its process."""
+    every: Any = getattr(asyncio.tasks, "_scheduled_tasks", None) or getattr(asyncio.tasks, "_all_tasks", None)
+    if every is None or getattr(asyncio.tasks, "_eager_tasks", None):
+        return False
+    if any(not task.done() for task in list(every)):
+        return False
+    return len(sys._current_frames()) == 1 and not procfs.children()

@@ -8,6 +8,7 @@ so every fork starts from the same state.
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from pathlib import Path
@@ -16,9 +17,10 @@ from typing import Any, Protocol
 import pytest
 
 from .. import linux
-from . import swap
+from . import codes, finder, swap
 from .board import Board
-from .child import Job, Reports, Suite, fork, freeze
+from .child import Job, Reports, Suite, fork
+from .hangs import watch_jumps
 from .monitor import ImportWatch
 from .pool import Record, Slot
 from .zygote import ColdStart, Zygote
@@ -66,8 +68,9 @@ class Session:
     @pytest.hookimpl(tryfirst=True)
     def pytest_collection(self) -> None:
         """Make the zygote as late as it is of use."""
-        unimported = not set(self.files.values()) & imported_files()
-        if unimported and not isinstance(self.role, self._cold):
+        if isinstance(self.role, self._cold):
+            return
+        if not set(self.files.values()) & imported_files():
             begun = Zygote.begin()
             if isinstance(begun, ColdStart):
                 self.role = self._cold(self.settings["layers"], begun)
@@ -86,21 +89,33 @@ class Session:
             session.config.pluginmanager.unregister(reporter)
         session.config.option.tbstyle = "native"
         linux.become_subreaper()
+        self.suite = self._look_around(session, warm=not isinstance(self.role, self._cold))
+        watch_jumps([part for code in self.suite.codes for part in codes.tree(code)])
+        gc.freeze()
+        self.role.serve(self)
+        return True
+
+    def _look_around(self, session: pytest.Session, *, warm: bool) -> Suite:
+        """Find what is alive of the files under test. A cold start swaps nothing: what it loaded is enough."""
         modules = list(sys.modules.values())
-        self.tests = {os.path.realpath(item.path) for item in session.items}
-        names = swap.spellings([*self.files.values(), *self.tests], modules)
-        self.suite = Suite(
+        targets = swap.spellings(self.files.values(), modules)
+        index, found = swap.Index(names=targets), finder.LayerFinder.loaded
+        if warm:
+            self.tests = {os.path.realpath(item.path) for item in session.items}
+            gc.collect()
+            index = swap.build_index(swap.spellings([*self.files.values(), *self.tests], modules), self.watch.ran)
+            every = (function.__code__ for functions in index.functions.values() for function in functions)
+            found = [code for code in every if code.co_filename in targets]
+        return Suite(
             session.config,
             session.items,
             self.reports,
-            swap.build_index(names, self.watch.ran),
+            index,
             self.settings["memory"],
             self.settings["layers"],
-            targets=swap.spellings(self.files.values(), modules),
+            targets=targets,
+            codes=found,
         )
-        freeze()
-        self.role.serve(self)
-        return True
 
     def start(self, job: Job, items: list[int], board: Board) -> Slot:
         """Make the fork for a job."""

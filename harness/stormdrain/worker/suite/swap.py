@@ -90,9 +90,7 @@ def plan(original: CodeType, mutated: CodeType, source: str, path: str, index: I
     return todo
 
 
-def _swaps(
-    original: CodeType, source: str, old: CodeType, new: CodeType, found: Key, index: Index
-) -> list[Swap] | str:
+def _swaps(original: CodeType, source: str, old: CodeType, new: CodeType, found: Key, index: Index) -> list[Swap] | str:
     if found in index.ran:
         return "ran while the suite was imported"
     if found in index.suspended:
@@ -134,8 +132,11 @@ def spellings(paths: Iterable[str], modules: Iterable[object]) -> dict[str, str]
     real = {os.path.realpath(path) for path in paths}
     names = {path: path for path in real}
     names.update({path: os.path.realpath(path) for path in paths})
+    ends = {os.path.basename(path) for path in names}
     for module in modules:
         file = getattr(module, "__file__", None)
-        if isinstance(file, str) and os.path.realpath(file) in real:
+        if not isinstance(file, str) or os.path.basename(file) not in ends:
+            continue
+        if os.path.realpath(file) in real:
             names[file] = os.path.realpath(file)
     return names

@@ -26,9 +26,7 @@ class TimerWatch:
         handle: Any = asyncio.TimerHandle
         init, cancel, margins = handle.__init__, handle.cancel, self.margins
 
-        def __init__(
-            self: Any, when: float, callback: Any, args: Any, loop: Any, context: Any = None
-        ) -> None:
+        def __init__(self: Any, when: float, callback: Any, args: Any, loop: Any, context: Any = None) -> None:
             init(self, when, callback, args, loop, context)
             if getattr(callback, "__name__", "") in TIMEOUTS:
                 _SET[id(self)] = when - loop.time()

@@ -62,9 +62,7 @@ class Zygote:
         self._channel.send(b"preload " + os.fsencode(path))
         return self._channel.recv(64) == b"clean"
 
-    def start(
-        self, job: Job, items: list[int], names: list[str], needs: dict[int, Needs], temporary: Path
-    ) -> Slot:
+    def start(self, job: Job, items: list[int], names: list[str], needs: dict[int, Needs], temporary: Path) -> Slot:
         """Begin a cold start; its process is not a child of this one."""
         read, write = os.pipe()
         request = {
