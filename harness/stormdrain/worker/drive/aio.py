@@ -243,7 +243,8 @@ class Loop(asyncio.SelectorEventLoop):
             os.kill(os.getpid(), getattr(signal, fault.arg))
             return None
         if fault.kind == "gc":
-            self._account()
+            if fault.when.name != "unanchored":  # which was found by that account
+                self._account()
             gc.collect()
             return None
         return False

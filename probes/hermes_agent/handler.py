@@ -1,0 +1,99 @@
+"""hermes-agent's gateway: the handler of SIGTERM must begin one shutdown, which nothing may end before it is through."""
+
+import asyncio
+import os
+import signal
+import tempfile
+import weakref
+
+os.environ["HERMES_HOME"] = tempfile.mkdtemp(prefix="hermes-")
+
+import gateway.shutdown_forensics
+from gateway.config import GatewayConfig
+from gateway.run import GatewayRunner, start_gateway
+from stormdrain import closure, deliver, probe
+
+# The handler also starts a `ps` in a session of its own, for the log: beside the point here.
+gateway.shutdown_forensics.spawn_async_diagnostic = lambda *args, **options: None
+
+PINS = [
+    "openai==2.24.0", "httpx==0.28.1", "pydantic==2.14.4", "Jinja2==3.1.6", "PyYAML==6.0.4", "python-dotenv==1.2.4",
+    "requests==2.34.2", "rich==15.0.0", "tenacity==9.2.1", "croniter==7.0.0", "pathspec==1.1.1",
+    "prompt_toolkit==3.0.53", "psutil==7.2.2", "ruamel.yaml==0.19.1", "socksio==1.0.0", "websockets==17.4",
+]  # fmt: skip
+
+
+def runner_with_handler():
+    """A runner whose SIGTERM is handled as the gateway's start path has it."""
+    runner = GatewayRunner(GatewayConfig())
+    path = "start_gateway.<locals>.shutdown_signal_handler"
+    handler = closure(start_gateway, path, defaults=(None,), runner=runner, _signal_initiated_shutdown=False)
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, handler, signal.SIGTERM)
+    return runner
+
+
+@probe(operation=deliver("SIGTERM", until="wait_for_shutdown"), count=["stop"], requires=PINS)
+async def blocked(case):
+    """stop() waits for somebody who is held by nobody else, as a peer in another library may be."""
+    runner = runner_with_handler()
+
+    async def stop():
+        peer = asyncio.get_running_loop().create_future()
+        asyncio.get_running_loop().call_later(0.4, answer, weakref.ref(peer))
+        await peer
+        runner._shutdown_event.set()
+
+    def answer(peer):
+        if peer() is not None and not peer().done():
+            peer().set_result(None)
+
+    runner.stop = stop
+    yield runner
+
+
+def watch_the_end(runner):
+    """Make `runner.through()` wait for the end of stop(), as everybody does who calls stop() meanwhile."""
+
+    async def through():
+        await runner.wait_for_shutdown()
+        await asyncio.wait([runner._stop_task])
+        if runner._stop_task.cancelled():
+            raise RuntimeError("the sweep over background tasks has cancelled the shutdown itself")
+
+    runner.through = through
+
+
+@probe(operation=deliver("SIGTERM", until="through"), count=["stop"], requires=PINS)
+async def real(case):
+    """The real stop(), whose drain takes 0.4 s; it must come to its end."""
+    runner = runner_with_handler()
+    drain = runner._drain_active_agents
+
+    async def slowly(timeout):
+        await asyncio.sleep(0.4)
+        return await drain(timeout)
+
+    runner._drain_active_agents = slowly
+    watch_the_end(runner)
+    yield runner
+
+
+async def swept(runner, case):
+    """The shutdown's own task is among the background tasks that the real stop() sweeps away."""
+    runner._shutdown_task = asyncio.create_task(runner.stop())
+    runner._background_tasks.add(runner._shutdown_task)
+    await runner.through()
+
+
+@probe(operation=swept, requires=PINS, storms=["gc"])
+async def sweep(case):
+    """It must spare the task that keeps the shutdown, wherever else that is kept."""
+    runner = GatewayRunner(GatewayConfig())
+    watch_the_end(runner)
+    yield runner
+
+
+@probe(operation=deliver("SIGTERM", until="wait_for_shutdown"), victim="GatewayRunner.stop", requires=PINS, storms=["cancel-sweep"])
+async def cancelled(case):
+    """The real stop(), cancelled at every step of it: what becomes of the shutdown?"""
+    yield runner_with_handler()
