@@ -15,7 +15,7 @@ import datetime
 import json
 import os
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
 
@@ -33,17 +33,20 @@ from .model import (
     parse_token,
     to_json,
 )
+from .model.suites import RedGreen, Slack
 
 JOURNAL = "trials.jsonl"
 RESULT = "run.json"
 REPORTS = "reports"
 
-Record = Trial | CellResult | MutantRecord | Baseline
+Record = Trial | CellResult | MutantRecord | Baseline | RedGreen | Slack
 _KINDS: dict[str, type[Any]] = {
     "trial": Trial,
     "cell": CellResult,
     "mutant": MutantRecord,
     "baseline": Baseline,
+    "redgreen": RedGreen,
+    "slack": Slack,
 }
 _NAMES = {kind: name for name, kind in _KINDS.items()}
 
@@ -102,10 +105,7 @@ class Writer:
         self.folder = folder
         self._start = start
         self._lock = threading.Lock()
-        self.trials: list[Trial] = []
-        self.cells: list[CellResult] = []
-        self.mutants: dict[str, MutantRecord] = {}
-        self.baselines: list[Baseline] = []
+        self._records: dict[str, list[Any]] = {name: [] for name in _KINDS}
         with _told(folder):
             self._journal: IO[bytes] = (folder / JOURNAL).open("wb")
         self._append("run", to_json(start))
@@ -117,14 +117,7 @@ class Writer:
             CannotWrite: the disk is full or the folder is gone; what was written before stays.
         """
         with self._lock:
-            if isinstance(record, Trial):
-                self.trials.append(record)
-            elif isinstance(record, CellResult):
-                self.cells.append(record)
-            elif isinstance(record, MutantRecord):
-                self.mutants[record.id] = record
-            else:
-                self.baselines.append(record)
+            self._records[_NAMES[type(record)]].append(record)
             self._append(_NAMES[type(record)], to_json(record))
 
     def _append(self, kind: str, data: object) -> None:
@@ -136,7 +129,7 @@ class Writer:
     def so_far(self) -> Run:
         """The run as far as it was recorded, marked as interrupted."""
         with self._lock:
-            return assemble(self._start, self.trials, self.cells, self.mutants.values(), self.baselines)
+            return assemble(self._start, self._records)
 
     def finish(self, run: Run) -> Path:
         """Put run.json in place and remove the journal; returns its path.
@@ -177,15 +170,9 @@ def write_atomically(path: Path, text: str) -> None:
                 draft.unlink()
 
 
-def assemble(
-    start: Run,
-    trials: Iterable[Trial],
-    cells: Iterable[CellResult],
-    mutants: Iterable[MutantRecord] = (),
-    baselines: Iterable[Baseline] = (),
-) -> Run:
-    """A run of which only the records are known: marked as interrupted, exit 130."""
-    cells, trials = tuple(cells), tuple(trials)
+def assemble(start: Run, records: Mapping[str, Sequence[Any]]) -> Run:
+    """A run of which only the records are known, by kind: marked as interrupted, exit 130."""
+    cells, trials = tuple(records["cell"]), tuple(records["trial"])
     done = {cell.cell.key for cell in cells}
     loose = [trial.verdict for trial in trials if trial.cell not in done and trial.phase == "storm"]
     verdict = merge([*(cell.verdict for cell in cells), *loose])
@@ -197,8 +184,10 @@ def assemble(
         verdict=Verdict.UNRESOLVED if verdict in (Verdict.PASS, Verdict.NA) else verdict,
         trials=trials,
         cells=cells,
-        mutants=tuple(mutants),
-        baselines=tuple(baselines),
+        mutants=tuple({mutant.id: mutant for mutant in records["mutant"]}.values()),
+        baselines=tuple(records["baseline"]),
+        redgreen=tuple(records["redgreen"]),
+        slack=tuple(records["slack"]),
     )
 
 
@@ -255,7 +244,7 @@ def _load_journal(path: Path) -> Run:
                 raise UsageError(f"a line of the journal is damaged: {error}", where=str(path)) from error
     if start is None:
         raise UsageError("the run ended before it began: nothing is recorded", where=str(path))
-    return assemble(start, found["trial"], found["cell"], found["mutant"], found["baseline"])
+    return assemble(start, found)
 
 
 def runs(reports: Path) -> list[Path]:
@@ -303,9 +292,7 @@ def find_token(token: str, reports: Path, also: Iterable[Path] = ()) -> tuple[Ru
     try:
         key = parse_token(token).key
     except ValueError as error:
-        raise UsageError(
-            str(error), where="TOKEN", todo="paste it as the report prints it, in quotes"
-        ) from error
+        raise UsageError(str(error), where="TOKEN", todo="paste it as the report prints it, in quotes") from error
     searched = [*also, *runs(reports)]
     for folder in searched:
         record = folder if folder.is_file() else folder / RESULT

@@ -17,9 +17,7 @@ from .session import Listen, record, start_of
 
 @click.command("merge", short_help="Shards and other jobs' runs into one.")
 @click.argument("runs", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="RUN...")
-@click.option(
-    "--config", "config_file", type=click.Path(path_type=Path), metavar="FILE", help="Apply its gate."
-)
+@click.option("--config", "config_file", type=click.Path(path_type=Path), metavar="FILE", help="Apply its gate.")
 @out_option
 def command(runs: tuple[Path, ...], config_file: Path | None, out: Path | None) -> int:
     """Merge RUNs (folders or run.json files) and decide over all of them.
@@ -97,6 +95,8 @@ def merge_runs(loaded: Sequence[tuple[Path, Run]]) -> Run:
         trials=tuple(trials.values()),
         mutants=tuple(mutants.values()),
         baselines=tuple(baselines),
+        redgreen=tuple(dict.fromkeys(one for run in runs for one in run.redgreen)),
+        slack=tuple(dict.fromkeys(one for run in runs for one in run.slack)),
         rules=(),
         unwatched={key: text for run in runs for key, text in run.unwatched.items()},
         errors=tuple(error for run in runs for error in run.errors),

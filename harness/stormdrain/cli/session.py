@@ -15,6 +15,7 @@ import signal
 import sys
 import threading
 import time
+import typing
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import FrameType
@@ -22,7 +23,7 @@ from types import FrameType
 from .. import store
 from ..compare import compare
 from ..errors import StormdrainError, UsageError
-from ..model import Baseline, CellResult, MutantRecord, Run, Trial, Verdict
+from ..model import Run, Verdict
 from .app import own_fault
 from .progress import Progress
 
@@ -71,7 +72,7 @@ def record(name: str, out: Path | None, start: Run, work: Work, show: Callable[[
     began = time.monotonic()
 
     def listen(item: object) -> None:
-        if isinstance(item, (Trial, CellResult, MutantRecord, Baseline)):
+        if isinstance(item, typing.get_args(store.Record)):
             writer.add(item)
         progress(item)
 

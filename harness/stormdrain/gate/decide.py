@@ -38,9 +38,7 @@ def counting(run: Run, policy: Policy) -> tuple[Finding, ...]:
 
 
 def _excused(changes: Iterable[Change]) -> frozenset[tuple[str, str, str, Matter]]:
-    return frozenset(
-        change_key(change) for change in changes if change.expectation and change.kind not in NEW_FAILURES
-    )
+    return frozenset(change_key(change) for change in changes if change.expectation and change.kind not in NEW_FAILURES)
 
 
 def unresolved(run: Run) -> int:
@@ -102,17 +100,18 @@ def conclude(run: Run, policy: Policy | None = None, watched: tuple[str, ...] | 
 
 
 def _conclusion(run: Run, policy: Policy, watched: tuple[str, ...] | None) -> tuple[Verdict, int]:
-    broken = error_code(run)
+    kinds = {one.kind for one in run.redgreen}
+    broken = error_code(run) or (4 if "broken" in kinds else 0)
     if broken:
         return Verdict.ERROR, broken
     lost = survivors(run, policy, watched)
-    if counting(run, policy) or len(lost) > policy.max_survivors:
+    if counting(run, policy) or len(lost) > policy.max_survivors or kinds & {"decorative", "wrong reason"}:
         return Verdict.FAIL, 1
-    if (unresolved(run) and "UNRESOLVED" in policy.fail_on) or undecided(run, policy):
+    if (unresolved(run) and "UNRESOLVED" in policy.fail_on) or undecided(run, policy) or "unstable" in kinds:
         return Verdict.UNRESOLVED, 3
-    if not run.cells and not run.mutants:
+    if not (run.cells or run.mutants or run.redgreen or run.slack):
         return Verdict.NA, 3
-    passed = [Verdict.PASS] if run.mutants or any(_shown(result) for result in judged(run)) else []
+    passed = [Verdict.PASS] if run.mutants or kinds or any(_shown(result) for result in judged(run)) else []
     return merge(passed), 0
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 from .observation import Observation, Point, Site
 from .probe import ProbeSpec
+from .suites import RedGreen, Slack
 from .verdict import Verdict
 
 SCHEMA = 1
@@ -241,6 +242,8 @@ class Run:
     comparison: tuple[Change, ...] = ()
     mutants: tuple[MutantRecord, ...] = ()
     baselines: tuple[Baseline, ...] = ()
+    redgreen: tuple[RedGreen, ...] = ()
+    slack: tuple[Slack, ...] = ()
     rules: tuple[RuleResult, ...] = ()
     unwatched: dict[str, str] = field(default_factory=dict)
     errors: tuple[str, ...] = ()
