@@ -19,7 +19,7 @@ from typing import Any
 
 from . import __version__
 from .errors import UsageError
-from .model import Cell, CellResult, ProbeSpec, Run, Trial, from_json, parse_token, to_json
+from .model import Cell, CellResult, Field, ProbeSpec, Run, Thrown, Trial, from_json, parse_token, to_json
 from .revisions import (
     Cache,
     Environment,
@@ -31,6 +31,7 @@ from .revisions import (
     prepare,
     resolve,
 )
+from .search import Limits, Memory, Search
 from .workers import Worker
 
 Listen = Callable[[object], None]
@@ -58,6 +59,8 @@ class ProbeRequest:
     confirm: bool = True
     confirm_seconds: float = 60.0
     jobs: int = 2
+    search: Limits | None = None
+    """When a search for schedules of several faults has enough, in each probe and cell; None: there is none."""
     with_: tuple[str, ...] = ()
     seed: int = 0
     environment: EnvironmentConfig = EnvironmentConfig()
@@ -256,9 +259,28 @@ class Lab:
             "seed": request.seed,
             "clock": request.clock,
             "canaries": canaries,
+            "search": request.search is not None,
         }
         for kind, body in worker.ask(asked):
+            if kind == "field":
+                self._search(worker, cell, spec, from_json(Field, body))
+                continue
             self.listen(from_json(Trial if kind == "trial" else CellResult, body))
+
+    def _search(self, worker: Worker, cell: Cell, spec: ProbeSpec, field: Field) -> None:
+        """Search in the middle of a campaign: throw what was drawn or remembered, and have the best kept."""
+        request = self.request
+        assert request.search is not None
+
+        def throw(texts: Sequence[str]) -> list[Thrown]:
+            worker.send({"throw": list(texts)})
+            return [from_json(Thrown, body) for _, body in worker.hear("caught")]
+
+        search = Search(field, throw, seed=request.seed, limits=request.search, say=self.listen)
+        memory = Memory(request.cache.root / "search")
+        found = search.run(memory.read(cell.script, cell.probe, cell.backend))
+        memory.add(cell.script, cell.probe, cell.backend, found.schedules)
+        worker.send({"keep": [str(schedule) for schedule in found.schedules], "note": found.told(request.seed)})
 
     @contextlib.contextmanager
     def _worker(self, post: Post) -> Iterator[Worker]:

@@ -111,16 +111,32 @@ class Worker:
             UsageError: the worker says that the request cannot be met.
             InternalError: the worker broke down.
         """
+        self.send(request)
+        yield from self.hear("done")
+
+    def send(self, request: Mapping[str, Any]) -> None:
+        """Send a request, or the next part of one that is under way.
+
+        Raises:
+            InternalError: the worker broke down.
+        """
         data = (json.dumps(request) + "\n").encode()
         try:
             while data:
                 data = data[os.write(self._requests, data) :]
         except BrokenPipeError:
             raise self._broken() from None
+
+    def hear(self, last: str) -> Iterator[tuple[str, Any]]:
+        """Messages, as pairs of kind and body, up to one of the kind `last`.
+
+        Raises:
+            UsageError, InternalError: see :meth:`ask`.
+        """
         while True:
             message = self._next()
             kind, body = message["is"], message["body"]
-            if kind == "done":
+            if kind == last:
                 return
             if kind == "failed":
                 for _ in self._until_done():

@@ -114,7 +114,7 @@ def listed(values: Iterable[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(part.strip() for value in values for part in value.split(",") if part.strip()))
 
 
-def budget(text: str) -> tuple[int | None, float]:
+def budget(text: str, option: str = "--budget") -> tuple[int | None, float]:
     """`200` (trials) or `30s`, `2m` (time) as (trials or None, seconds).
 
     Raises:
@@ -124,8 +124,8 @@ def budget(text: str) -> tuple[int | None, float]:
     if match is None or float(match[1]) == 0 or (match[2] is None and "." in match[1]):
         raise UsageError(
             f"the budget {text!r} is neither trials nor a time",
-            where="--budget",
-            todo="give trials (--budget 200) or a time (--budget 30s, --budget 2m)",
+            where=option,
+            todo=f"give trials ({option} 200) or a time ({option} 30s, {option} 2m)",
         )
     if match[2] is None:
         return int(match[1]), 3600.0

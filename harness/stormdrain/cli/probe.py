@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -23,6 +24,9 @@ from .options import (
 )
 from .session import Listen, record, start_of
 
+if TYPE_CHECKING:
+    from ..search import Limits
+
 
 @click.command(
     "probe",
@@ -40,6 +44,12 @@ from .session import Listen, record, start_of
 @click.option(
     "--budget", "budget_", default="60s", show_default=True, metavar="N|30s", help="Per probe and cell."
 )
+@click.option(
+    "--search",
+    "search_",
+    metavar="N|30s",
+    help="Then search for schedules of several faults, so long per probe and cell.",
+)
 @click.option("--confirm/--no-confirm", default=True, help="Confirm each kind of FAIL in real time.")
 @out_option
 def command(
@@ -55,6 +65,7 @@ def command(
     keyword: str,
     clock: str,
     budget_: str,
+    search_: str | None,
     confirm: bool,
     out: Path | None,
 ) -> int:
@@ -88,6 +99,7 @@ def command(
         environment=config.environment,
         project=project,
         confirm=confirm,
+        search=limits(search_),
     )
     start = start_of(base=base, head=head, seed=seed)
 
@@ -98,6 +110,21 @@ def command(
     from .show import on_terminal
 
     return record("probe", out, start, work, on_terminal)
+
+
+def limits(text: str | None) -> Limits | None:
+    """When a search has enough, from what `--search` says.
+
+    Raises:
+        UsageError: it is no budget, or Hypothesis is not installed.
+    """
+    if text is None:
+        return None
+    from ..search import Limits, available
+
+    trials, seconds = budget(text, "--search")
+    available()
+    return Limits(seconds, trials)
 
 
 def probe_paths(paths: tuple[Path, ...]) -> tuple[Path, ...]:

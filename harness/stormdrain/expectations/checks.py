@@ -348,6 +348,8 @@ def _timeout_converts(context: Context) -> Iterator[Problem]:
         raise NotApplicable("no timeout was put around it")
     if context.failed:
         raise NotApplicable("a cleanup call was made to fail; see cancellation-delivered")
+    if context.accepted:
+        raise NotApplicable("somebody cancelled it, too: then that is what comes out")
     if context.seen.elapsed <= wrap.seconds + 0.001:
         calm = context.calm
         early = context.seen.elapsed < wrap.seconds - 0.001

@@ -32,6 +32,7 @@ from .record import (
     Trial,
 )
 from .schedule import Failure, Fault, Schedule, Token, When, Wrap, parse_schedule, parse_token
+from .searching import Field, Thrown
 from .verdict import Verdict, merge
 from .wire import Json, from_json, to_json
 
@@ -47,6 +48,7 @@ __all__ = [
     "Failure",
     "Fault",
     "FaultRecord",
+    "Field",
     "Finding",
     "Hang",
     "Json",
@@ -66,6 +68,7 @@ __all__ = [
     "Stance",
     "StormTally",
     "TestResult",
+    "Thrown",
     "Token",
     "Trial",
     "Verdict",

@@ -17,6 +17,7 @@ from ..gate.policy import distinct
 from ..model import Cell, CellResult, Change, Run, Verdict
 from .groups import group_findings
 from .kills import version_key
+from .suites import KINDS as SUITE_KINDS
 
 _PATH = re.compile(r"(?<![\w/])/(?:[^\s/]+/){3,}(?=[^\s/]+/[^\s/]+)")
 
@@ -110,6 +111,10 @@ def counts(cells: Sequence[CellResult]) -> Counts:
     )
 
 
+_REMARKS = ("clock", "search")
+"""What a cell notes about itself that is no expectation and no storm that does not apply."""
+
+
 def not_applicable(run: Run) -> tuple[str, ...]:
     """Each reason for which a storm or an expectation did not apply, with how often."""
     seen: Counter[str] = Counter()
@@ -121,7 +126,18 @@ def not_applicable(run: Run) -> tuple[str, ...]:
                 none = "no trial reached its point or had an expectation that applies"
                 seen[f"{tally.storm}: {tally.why or none}"] += 1
         for note in result.notes:
-            seen[f"{note.expectation}: {note.message}" if note.expectation else note.message] += 1
+            if note.expectation not in _REMARKS:
+                seen[f"{note.expectation}: {note.message}" if note.expectation else note.message] += 1
+    return _counted(seen)
+
+
+def remarks(run: Run) -> tuple[str, ...]:
+    """What is worth saying of cells and of the run, and takes nothing away from the result."""
+    cells = [note for result in run.cells for note in result.notes if note.expectation in _REMARKS]
+    return _counted(Counter(f"{note.expectation}: {note.message}" for note in cells)) + run.notes
+
+
+def _counted(seen: Counter[str]) -> tuple[str, ...]:
     return tuple(f"{text} (x{count})" if count > 1 else text for text, count in sorted(seen.items()))
 
 
@@ -148,6 +164,11 @@ def headline(run: Run) -> str:
         parts.insert(0, f"{_plural(len(broken), 'cell')} broken")
     if run.mutants:
         parts.append(mutants_line(run))
+    if run.redgreen:
+        kinds = Counter(one.kind for one in run.redgreen)
+        parts.append(", ".join(f"{kinds[kind]} {kind}" for kind in SUITE_KINDS if kinds[kind]))
+    if run.slack:
+        parts.append(f"slack of {_plural(len(run.slack), 'test')}")
     if run.rules:
         lost = sum(not rule.held for rule in run.rules)
         parts.insert(0, f"{lost} of {len(run.rules)} rules broken" if lost else "all rules held")
@@ -216,7 +237,9 @@ def facts(run: Run) -> tuple[tuple[str, str], ...]:
     """The head of a report: what was compared, on what, in which clock."""
     cells = [result.cell for result in run.cells]
     rows = [("base", run.base), ("head" if run.base else "revision", run.head)]
-    pythons = distinct([*(cell.python for cell in cells), *(one.python for one in run.baselines)])
+    pythons = distinct(
+        [*(cell.python for cell in cells), *(one.python for one in (*run.baselines, *run.redgreen, *run.slack))]
+    )
     rows.append(("python", ", ".join(pythons)))
     rows.append(("backend", ", ".join(sorted({cell.backend for cell in cells}))))
     rows += [("clock", text) for text in clocks(cells)]

@@ -13,7 +13,9 @@ from ..model import Run, Verdict
 from . import digest
 from .escape import code, fenced, markdown, plain
 from .groups import Group, confirmed, group_findings
-from .kills import by_outcome, change_lines, ordered, unwatched_sentence, watched_of
+from .kills import by_outcome, change_lines, ordered, short_test, unwatched_sentence, watched_of
+from .suites import ordered as ordered_tests
+from .suites import seconds, tightest
 
 LIMIT = 60_000
 """Characters of a whole comment (GitHub refuses more than 65,536)."""
@@ -38,6 +40,8 @@ def markdown_report(run: Run) -> str:
         _changes(run),
         *_findings(run),
         *_mutants(run),
+        _new_tests(run),
+        _slack(run),
         _foot(run),
     ]
     return _bounded([part for part in parts if part])
@@ -154,9 +158,29 @@ def _mutants(run: Run) -> list[str]:
     return out
 
 
+def _new_tests(run: Run) -> str:
+    rows = [
+        (one.kind, code(short_test(one.test), 160), code(one.python, 20), code(one.message or one.reason, 200))
+        for one in ordered_tests(run)
+    ]
+    return _table(("new test is", "test", "python", "on base"), rows)
+
+
+def _slack(run: Run) -> str:
+    rows = [
+        (
+            code(short_test(one.test), 160),
+            code(one.python, 20),
+            *map(seconds, (one.waits, one.work, one.margin, one.of, one.child_start, one.turn)),
+        )
+        for one in tightest(run)
+    ]
+    return _table(("test", "python", "waits", "work", "margin", "of", "bears at start", "bears a turn"), rows)
+
+
 def _foot(run: Run) -> str:
     rows = [f"- UNRESOLVED: {markdown(text)}" for text in digest.doubts(run)[:20]]
     rows += [f"- N/A: {markdown(text)}" for text in digest.not_applicable(run)[:20]]
-    rows += [f"- {markdown(note)}" for note in run.notes[:20]]
+    rows += [f"- {markdown(note)}" for note in digest.remarks(run)[:20]]
     rows += [f"- {markdown(label)}: {markdown(text)}" for label, text in run.unwatched.items()]
     return "\n".join(rows)

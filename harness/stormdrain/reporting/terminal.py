@@ -100,6 +100,10 @@ def print_report(run: Run, stream: TextIO, folder: Path | None = None, *, colour
     _findings(page, run)
     _comparison(page, run)
     _mutants(page, run)
+    if run.redgreen or run.slack:
+        from .suites import print_suites
+
+        print_suites(page, run)
     _rules(page, run)
     _foot(page, run, folder)
 
@@ -163,9 +167,7 @@ def _findings(page: Page, run: Run) -> None:
     if doubts:
         page.gap()
     for group in found[FULL:]:
-        page.say(
-            ("FAIL ", STYLES[Verdict.FAIL]), f"{plain(group.lead.expectation, 40)} ({plain(group.under)}):"
-        )
+        page.say(("FAIL ", STYLES[Verdict.FAIL]), f"{plain(group.lead.expectation, 40)} ({plain(group.under)}):")
         page.verbatim(digest.replay_command(plain(group.lead.token, 400)), indent=2)
     if found[FULL:]:
         page.gap()
@@ -247,7 +249,7 @@ def _rules(page: Page, run: Run) -> None:
 
 def _foot(page: Page, run: Run, folder: Path | None) -> None:
     _limited(page, "N/A", digest.not_applicable(run))
-    _limited(page, "note", run.notes)
+    _limited(page, "note", digest.remarks(run))
     for label, text in run.unwatched.items():
         page.row(plain(label, 12), plain(text))
     if folder is not None:

@@ -2,5 +2,6 @@
 
 from . import signals  # noqa: F401 - registers its families
 from .families import FAMILIES, Family, Ground, NotHere, family, names
+from .searching import SEARCH, field
 
-__all__ = ["FAMILIES", "Family", "Ground", "NotHere", "family", "names"]
+__all__ = ["FAMILIES", "SEARCH", "Family", "Ground", "NotHere", "family", "field", "names"]

@@ -37,8 +37,8 @@ from ..model import (
     merge,
     parse_schedule,
 )
-from ..storms import FAMILIES, Ground, NotHere, names
-from . import closely, drive
+from ..storms import FAMILIES, SEARCH, Ground, NotHere, names
+from . import closely, drive, searching
 from .canaries import canaries
 from .clock import real_monotonic
 from .pool import Pool, Result
@@ -78,11 +78,13 @@ class Options:
     clock: str = "virtual"
     schedules: tuple[str, ...] = ()
     canaries: bool = True
+    search: bool = False
+    """Whether the host searches for schedules once the storms are over."""
 
     @classmethod
     def read(cls, request: dict[str, Any]) -> Options:
         """From the host's request."""
-        names = ("budget_trials", "budget_seconds", "confirm", "confirm_seconds", "jobs", "seed", "clock", "canaries")
+        names = ("budget_trials", "budget_seconds", "confirm", "confirm_seconds", "jobs", "seed", "clock", "canaries", "search")
         given = {name: request[name] for name in names if name in request}
         return cls(
             cell=from_json(Cell, request["cell"]),
@@ -105,9 +107,13 @@ class Broken(Exception):
         self.verdict = verdict
 
 
-def run(probe: Probe, options: Options, say: Say, folder: str) -> None:
-    """Run a campaign; each trial and at last the cell's result are said as they come."""
-    Campaign(probe, options, say, folder).run()
+def run(probe: Probe, options: Options, say: Say, folder: str, hear: searching.Hear = lambda: None) -> None:
+    """Run a campaign; each trial and at last the cell's result are said as they come.
+
+    Args:
+        hear: gives the host's next request, for a search.
+    """
+    Campaign(probe, options, say, folder, hear).run()
 
 
 @dataclass
@@ -125,10 +131,15 @@ class Kind:
 class Campaign:
     """The state of one campaign."""
 
-    def __init__(self, probe: Probe, options: Options, say: Say, folder: str) -> None:
+    def __init__(
+        self, probe: Probe, options: Options, say: Say, folder: str, hear: searching.Hear = lambda: None
+    ) -> None:
         self.probe = probe
         self.options = options
         self.say = say
+        self.hear = hear
+        self.searched = 0
+        """How many schedules a search has thrown."""
         self.service = probe.kind == "service"
         self.pool = Pool(folder, options.jobs * (REAL_JOBS if self.service else 1))
         self.lines = closely.Lines(self.pool)
@@ -172,6 +183,10 @@ class Campaign:
         self._calm()
         schedules = list(self._schedules())
         self._storm(schedules)
+        if self.options.search and self.service:
+            self.na[SEARCH] = "it is for operations on a loop"
+        elif self.options.search:
+            searching.search(self, self.hear)
         if (self.virtual or self.service) and self.options.confirm:
             self._confirm()
 
@@ -587,7 +602,7 @@ class Campaign:
     # -- the result ------------------------------------------------------
 
     def _result(self, broken: Broken | None = None) -> CellResult:
-        tallies = [self._tally(name) for name in names()]
+        tallies = [self._tally(name) for name in (*names(), SEARCH)]
         shown = tuple(tally for tally in tallies if tally is not None)
         verdict = broken.verdict if broken else merge(tally.verdict for tally in shown)
         return CellResult(
@@ -612,12 +627,13 @@ class Campaign:
             return StormTally(name, Verdict.NA, why=self.na[name])
         mine = [trial for trial in self.trials if trial.storm == name]
         left = self.not_tried.get(name, 0)
-        if not mine and not left and name not in self.unreached:
+        searched = self.searched if name == SEARCH else 0
+        if not mine and not left and not searched and name not in self.unreached:
             return None
         return StormTally(
             storm=name,
-            verdict=merge(trial.verdict for trial in mine),
-            trials=len(mine),
+            verdict=merge([trial.verdict for trial in mine] or [Verdict.PASS] * bool(searched)),
+            trials=searched or len(mine),
             failed=sum(trial.verdict is Verdict.FAIL for trial in mine),
             not_reached=sum(not trial.reached for trial in mine) + self.unreached.get(name, 0),
             not_tried=left,

@@ -76,4 +76,4 @@ def _campaign(request: dict[str, Any], talk: Conversation, folder: str) -> None:
     if probe is None:
         raise StormdrainError(f"The script has no probe {request['probe']!r}.", where=request["file"])
     roots.probe = os.path.abspath(request["file"])
-    campaign.run(probe, campaign.Options.read(request), talk.say, folder)
+    campaign.run(probe, campaign.Options.read(request), talk.say, folder, talk.next)
