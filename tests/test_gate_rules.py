@@ -15,6 +15,7 @@ from stormdrain.gate.policy import Accepted, Policy, fate
 from stormdrain.gate.rules import Setting, apply_gate
 from stormdrain.gate.watched import Watched
 from stormdrain.model import CellResult, MutantRecord, RuleResult, Run, StormTally, Verdict
+from stormdrain.model.suites import RedGreen
 
 BASE, HEAD = "aaaaaaaa", "bbbbbbbb"
 TODAY = datetime.date(2026, 6, 1)
@@ -65,6 +66,21 @@ def test_a_broken_cell_gives_its_own_code_whatever_else_failed() -> None:
     assert conclude(run(failing_cell(), broken)).exit_code == 4
     assert conclude(run(broken, dataclasses.replace(broken, exit_code=70))).exit_code == 70
     assert conclude(run(dataclasses.replace(broken, exit_code=0))).exit_code == 4
+
+
+@pytest.mark.parametrize(
+    ("kinds", "code"),
+    [
+        (["red"], 0),
+        (["red", "decorative"], 1),
+        (["wrong reason"], 1),
+        (["unstable", "red"], 3),
+        (["broken", "decorative"], 4),
+    ],
+)
+def test_a_new_test_must_fail_without_its_change_and_for_the_right_reason(kinds: list[str], code: int) -> None:
+    decided = conclude(run(redgreen=tuple(RedGreen(f"test_{n}", "3.11", kind) for n, kind in enumerate(kinds))))
+    assert decided.exit_code == code
 
 
 def test_nothing_at_all_is_never_a_pass() -> None:

@@ -41,12 +41,14 @@ from stormdrain.model import (
     from_json,
     to_json,
 )
+from stormdrain.model.suites import RedGreen, Slack
 from stormdrain.reporting.formats import FILES, Around, render
 from stormdrain.reporting.groups import group_findings, left_over
 from stormdrain.reporting.kills import change_lines, expected_on, surprises
 from stormdrain.reporting.places import in_tree
 from stormdrain.reporting.replayed import print_trial
 from stormdrain.reporting.stryker import old_lines
+from stormdrain.reporting.suites import KINDS as SUITE_KINDS
 from stormdrain.reporting.terminal import print_report
 from test_reporting_escape import HOSTILE
 
@@ -85,12 +87,8 @@ def whole() -> Run:
     """A run with something of everything."""
     both = run(
         failing_cell("aaaaaaaa", "base"),
-        failing_cell(
-            "bbbbbbbb", "head", finding("bbbbbbbb"), finding("bbbbbbbb", 4, "no-hot-spin", id="spin")
-        ),
-        CellResult(
-            cell("cccccccc", "head", probe="other"), Verdict.ERROR, error="calm hung\nhere", error_todo="look"
-        ),
+        failing_cell("bbbbbbbb", "head", finding("bbbbbbbb"), finding("bbbbbbbb", 4, "no-hot-spin", id="spin")),
+        CellResult(cell("cccccccc", "head", probe="other"), Verdict.ERROR, error="calm hung\nhere", error_todo="look"),
         trials=(failing_trial("aaaaaaaa"), failing_trial("bbbbbbbb")),
         base="pypi:claude-agent-sdk==0.2.143",
         mutants=(mutant(), caught(), mutant("odd", outcome={}, error="does not compile")),
@@ -100,6 +98,10 @@ def whole() -> Run:
             RuleResult("watched", True, "3.11", "", True),
         ),
         unwatched={"watched": "3.11"},
+        redgreen=tuple(
+            RedGreen("t.py::test_new", "3.11", kind, "ImportError", "no name\nhere") for kind in SUITE_KINDS
+        ),
+        slack=(Slack("t.py::test_slow", "3.11", 5.0, 0.1, 0.5, 5.0, None, 60.0, 0.05),),
         notes=("a note",),
         errors=("something went wrong",),
     )
@@ -169,9 +171,7 @@ def test_colour_changes_no_word(colour: bool) -> None:
 
 
 def test_no_line_is_wider_than_80_columns_but_what_is_meant_to_be_pasted() -> None:
-    long = finding(
-        token="aaaaaaaa/fail(timeout)/w:wait_for=0.02/x:_close_impl.and.much.more.of.it:RuntimeError"
-    )
+    long = finding(token="aaaaaaaa/fail(timeout)/w:wait_for=0.02/x:_close_impl.and.much.more.of.it:RuntimeError")
     result = failing_cell("aaaaaaaa", "", long)
     for line in terminal(run(result)).splitlines() + terminal(whole()).splitlines():
         assert len(line) <= 80 or line.lstrip().startswith("stormdrain replay")
@@ -245,6 +245,15 @@ def test_a_mutant_that_only_an_unwatched_interpreter_catches_is_told_so() -> Non
     assert "nothing runs" not in terminal(unknown)
 
 
+def test_new_tests_are_told_by_what_they_prove_and_tests_by_what_they_bear() -> None:
+    text = terminal(whole())
+    assert text.index("broken on 3.11") < text.index("decorative on 3.11") < text.index("red on 3.11: test_new")
+    assert "ImportError: no name" in text
+    (row,) = [line for line in text.splitlines() if line.endswith("  slow")]
+    assert row.split() == ["5.00", "0.100", "0.500", "5.00", "60+", "0.050", "slow"]
+    assert "| decorative |" in render("markdown", whole())
+
+
 def test_the_plan_is_held_against_the_matrix() -> None:
     kept = dataclasses.replace(caught(), expected=("test_child", "3.11 nothing", "3.14 test_other"))
     assert expected_on(kept, "3.11") == frozenset()
@@ -277,8 +286,10 @@ def test_junit_has_a_case_for_each_storm_failure_mutant_and_rule() -> None:
     assert cases["mutants", "close: no-kill"].find("failure") is not None
     assert cases["mutants", "close: no-wait"].find("failure") is None
     assert cases["gate", "findings"].find("failure") is not None
-    assert int(root.get("failures", "0")) == 3
-    assert int(root.get("tests", "0")) == len(cases)
+    new = [case for (suite, _), case in cases.items() if suite == "new tests on base"]
+    assert len(new) == 1
+    assert int(root.get("failures", "0")) == 5
+    assert int(root.get("tests", "0")) == len(cases) + len(SUITE_KINDS) - 1
 
 
 def test_sarif_points_at_the_line_in_the_tree_and_says_how_base_compares(tmp_path: Path) -> None:
@@ -303,9 +314,7 @@ def test_sarif_points_at_the_line_in_the_tree_and_says_how_base_compares(tmp_pat
     assert results["survivor"]["level"] == "error"
     rules = [rule["id"] for rule in only["tool"]["driver"]["rules"]]
     assert all(rules[result["ruleIndex"]] == result["ruleId"] for result in only["results"])
-    assert any(
-        "calm hung" in one["message"]["text"] for one in only["invocations"][0]["toolExecutionNotifications"]
-    )
+    assert any("calm hung" in one["message"]["text"] for one in only["invocations"][0]["toolExecutionNotifications"])
 
 
 def test_annotations_are_bounded_and_say_how_many_were_left_out() -> None:

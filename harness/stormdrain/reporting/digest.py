@@ -18,6 +18,7 @@ from ..model import Cell, CellResult, Change, Run, Verdict
 from .groups import group_findings
 from .kills import version_key
 from .suites import KINDS as SUITE_KINDS
+from .suites import pythons as suite_pythons
 
 _PATH = re.compile(r"(?<![\w/])/(?:[^\s/]+/){3,}(?=[^\s/]+/[^\s/]+)")
 
@@ -237,9 +238,7 @@ def facts(run: Run) -> tuple[tuple[str, str], ...]:
     """The head of a report: what was compared, on what, in which clock."""
     cells = [result.cell for result in run.cells]
     rows = [("base", run.base), ("head" if run.base else "revision", run.head)]
-    pythons = distinct(
-        [*(cell.python for cell in cells), *(one.python for one in (*run.baselines, *run.redgreen, *run.slack))]
-    )
+    pythons = distinct([*(cell.python for cell in cells), *suite_pythons(run)])
     rows.append(("python", ", ".join(pythons)))
     rows.append(("backend", ", ".join(sorted({cell.backend for cell in cells}))))
     rows += [("clock", text) for text in clocks(cells)]

@@ -41,6 +41,10 @@ def github_report(run: Run, root: Path | None = None) -> str:
             site = mutant.site or Site(mutant.path, 1)
             level, rows = ("error", errors) if kind == "survivor" else ("warning", warnings)
             rows.append(_command(level, f"no test notices {mutant.name}", by_outcome(mutant), site, root))
+    for one in run.redgreen:
+        if one.kind != "red":
+            text = f"{one.kind} on {one.python}: {one.message or one.reason}"
+            errors.append(_command("error", f"new test {one.test}", text, None, root))
     for result in run.cells:
         if result.error:
             title = f"{result.cell.probe} ({result.cell.python})"
@@ -51,9 +55,7 @@ def github_report(run: Run, root: Path | None = None) -> str:
         for rule in run.rules
         if not rule.held
     ]
-    warnings += [
-        _command("warning", "stormdrain: unresolved", text, None, root) for text in digest.doubts(run)
-    ]
+    warnings += [_command("warning", "stormdrain: unresolved", text, None, root) for text in digest.doubts(run)]
     notes = [_command("notice", "stormdrain", note, None, root) for note in run.notes]
     last = _command("notice", "stormdrain", f"{run.verdict.value}: {digest.headline(run)}", None, root)
     return (

@@ -52,9 +52,7 @@ class Group:
     @property
     def under(self) -> str:
         """The storms, with how many schedules of each."""
-        return ", ".join(
-            f"{storm} (x{count})" if count > 1 else storm for storm, count in self.storms.items()
-        )
+        return ", ".join(f"{storm} (x{count})" if count > 1 else storm for storm, count in self.storms.items())
 
     @property
     def sentence(self) -> str:

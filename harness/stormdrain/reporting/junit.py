@@ -25,6 +25,7 @@ def junit_report(run: Run) -> str:
         if result.cell.role != "base":
             _cell(root, result, groups)
     _mutants(root, run)
+    _new_tests(root, run)
     _rules(root, run)
     for suite in [root, *root]:
         cases = list(suite.iter("testcase"))
@@ -103,9 +104,7 @@ def _mutants(root: ElementTree.Element, run: Run) -> None:
     for kind, mutant in ordered(run):
         case = _case(suite, f"{mutant.symbol or mutant.path}: {mutant.name}")
         if kind == "survivor":
-            text = "\n".join(
-                xml(line, 300) for line in (mutant.why, *mutant.diff.splitlines()[:60], mutant.id)
-            )
+            text = "\n".join(xml(line, 300) for line in (mutant.why, *mutant.diff.splitlines()[:60], mutant.id))
             _say(case, "failure", f"survives: {by_outcome(mutant)}", text, "survivor")
         elif kind == "undecided":
             _say(case, "error", f"undecided: {by_outcome(mutant) or mutant.error}")
@@ -114,6 +113,19 @@ def _mutants(root: ElementTree.Element, run: Run) -> None:
         else:
             caught = f"{by_outcome(mutant)}: {', '.join(catchers(mutant))}"
             ElementTree.SubElement(case, "system-out").text = xml(caught, 2000)
+
+
+def _new_tests(root: ElementTree.Element, run: Run) -> None:
+    if not run.redgreen:
+        return
+    suite = _suite(root, "new tests on base")
+    for one in run.redgreen:
+        case = _case(suite, f"{one.test} [{one.python}]")
+        text = f"{one.kind}: {one.message or one.reason}"
+        if one.kind in ("decorative", "wrong reason"):
+            _say(case, "failure", text, kind=one.kind)
+        elif one.kind != "red":
+            _say(case, "error", text, kind=one.kind)
 
 
 def _rules(root: ElementTree.Element, run: Run) -> None:

@@ -40,10 +40,7 @@ class Sheet:
 
     def source(self) -> str:
         """The file as far as it is known."""
-        return (
-            "\n".join(self.lines.get(number, "") for number in range(1, max(self.lines, default=0) + 1))
-            + "\n"
-        )
+        return "\n".join(self.lines.get(number, "") for number in range(1, max(self.lines, default=0) + 1)) + "\n"
 
 
 def stryker_report(run: Run) -> str:
