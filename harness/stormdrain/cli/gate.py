@@ -14,6 +14,9 @@ from ..model import Run
 from .options import ManyCommand, budget, is_python, jobs_or_default, listed, out_option, project_root
 from .session import Listen, record, start_of
 
+CONFIRM_AT_LEAST = 15.0
+"""Real seconds for confirming findings, for each probe and cell; a larger budget gets half as much again."""
+
 
 @click.command(
     "gate",
@@ -80,9 +83,7 @@ def command(
         )
     start = dataclasses.replace(start_of(base=base, head=head, seed=config.plan.seed), notes=ruled.notes)
     tree = tree_of(head, project)
-    setting = Setting(
-        config.policy, watched(tree, config.watched, config.file.name), supported(tree), missing
-    )
+    setting = Setting(config.policy, watched(tree, config.watched, config.file.name), supported(tree), missing)
     start = dataclasses.replace(start, unwatched=told_watched(setting))
     asked = Asked(config, project, base, head, wanted, jobs_or_default(jobs))
 
@@ -167,6 +168,7 @@ def with_probes(run: Run, asked: Asked, probes: Iterable[Path], listen: Listen) 
         storms=known_storms(plan.storms),
         budget_trials=trials,
         budget_seconds=seconds,
+        confirm_seconds=max(CONFIRM_AT_LEAST, 1.5 * seconds),
         jobs=asked.jobs,
         seed=plan.seed,
         environment=asked.config.environment,
@@ -192,5 +194,6 @@ def with_mutants(run: Run, asked: Asked, listen: Listen) -> Run:
         seed=config.plan.seed,
         environment=config.environment,
         project=asked.project,
+        kinds=config.plan.mutants,
     )
     return run_mutants(run, request, listen)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import click
 
+from ..errors import UsageError
 from ..model import Run
 from .options import (
     ManyCommand,
@@ -30,9 +31,7 @@ from .session import Listen, record, start_of
 )
 @revision_options
 @click.option("--tests", multiple=True, metavar="PATH", help="In head's tree, else in the current directory.")
-@click.option(
-    "--plan", "plans", multiple=True, type=click.Path(path_type=Path), metavar="FILE", help="Named mutants."
-)
+@click.option("--plan", "plans", multiple=True, type=click.Path(path_type=Path), metavar="FILE", help="Named mutants.")
 @click.option("--symbol", "symbols", multiple=True, metavar="NAME", help="What to mutate beyond the diff.")
 @click.option("--first", is_flag=True, help="Stop at the first test that notices; no full kill matrix.")
 @click.option(
@@ -142,18 +141,30 @@ def plan_request(
     seed: int,
     environment: object,
     project: Path,
+    kinds: Sequence[str] = (),
 ) -> object:
-    """The request of a gate: what its configuration names wins over the plans."""
-    from ..mutation.runner import MutationRequest, completed
+    """The request of a gate: what its configuration names wins over the plans.
+
+    Raises:
+        UsageError: there is no such kind of mutant.
+    """
+    from ..mutation.runner import SOURCES, MutationRequest, completed
     from ..revisions import EnvironmentConfig
 
     assert isinstance(environment, EnvironmentConfig)
+    if unknown := [kind for kind in kinds if kind not in SOURCES]:
+        raise UsageError(
+            f"there is no kind of mutant {unknown[0]!r}",
+            where="mutants in [tool.stormdrain.gate]",
+            todo=f"choose from: {', '.join(SOURCES)}",
+        )
     request, _ = completed(
         MutationRequest(
             head=head or "",
             base=base or "",
             tests=tuple(tests),
             plans=tuple(plans),
+            sources=tuple(kinds) or SOURCES,
             pythons=tuple(pythons),
             environment=environment,
             jobs=jobs,

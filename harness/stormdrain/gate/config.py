@@ -52,6 +52,7 @@ KEYS: dict[str, dict[str, str]] = {
     "tool.stormdrain.gate": {
         "probes": _STRINGS,
         "plans": _STRINGS,
+        "mutants": _STRINGS,
         "tests": _STRINGS,
         "pythons": _STRINGS,
         "optional_pythons": _STRINGS,
@@ -75,6 +76,8 @@ class Plan:
 
     probes: tuple[str, ...] = ()
     plans: tuple[str, ...] = ()
+    mutants: tuple[str, ...] = ()
+    """Kinds of mutants (`plan`, `revert`, `operator`, `general`, `neutral`); empty: all."""
     tests: tuple[str, ...] = ()
     pythons: tuple[str, ...] = ()
     optional_pythons: tuple[str, ...] = ()
@@ -230,9 +233,7 @@ class _Reader:
             if not str(table.get(key, "")).strip():
                 todo = "each accepted entry has an id, a reason and a last day: until = 2026-12-31"
                 raise self.wrong(name, "", f"accepted entry {index + 1} has no {key}", todo, index)
-        return Accepted(
-            table["id"], table["reason"], _day(table["until"]), line_of(self.text, name, "id", index)
-        )
+        return Accepted(table["id"], table["reason"], _day(table["until"]), line_of(self.text, name, "id", index))
 
 
 def _frozen(value: Any) -> Any:
@@ -248,9 +249,7 @@ def _fits(value: Any, kind: str) -> bool:
         return isinstance(value, list) and all(isinstance(item, str) for item in value)
     if kind == _DATE:
         if isinstance(value, str):
-            return bool(re.fullmatch(r"\d{4}-(0[1-9]|1[0-2])-(0[1-9]|[12]\d|3[01])", value)) and _is_day(
-                value
-            )
+            return bool(re.fullmatch(r"\d{4}-(0[1-9]|1[0-2])-(0[1-9]|[12]\d|3[01])", value)) and _is_day(value)
         return isinstance(value, datetime.date) and not isinstance(value, datetime.datetime)
     if kind == _NUMBER:
         return isinstance(value, int) and not isinstance(value, bool)
