@@ -9,7 +9,7 @@ async def enter_and_leave(server, case):
         await server.ready()
 
 
-@probe(operation=enter_and_leave, backends=["asyncio"], requires=["anyio<4.11", "pydantic<2.12"])
+@probe(operation=enter_and_leave, storms=["calm"], requires=["anyio<4.11", "pydantic<2.12"])
 async def stdio(case):
-    """Bad: 1.9.4. Good: 1.12.4."""
+    """Nobody disturbs it. (asyncio's own cancels find more: 1.12.4 leaves the server, too.) Bad: 1.9.4. Good: 1.12.4."""
     return case.child("server", on_eof="stay", sigterm="ignore")

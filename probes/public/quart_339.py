@@ -20,4 +20,7 @@ async def serve(app, case):
 @probe(operation=serve, requires=["flask<3.1"])
 async def background_task(case):
     """Bad: 0.19.5. Good: 0.20.0."""
-    return Quart("application")
+    app = Quart("application")
+    await app.startup()
+    yield app
+    await app.shutdown()

@@ -68,6 +68,22 @@ def flatten(error: BaseException, injected: Iterable[BaseException] = ()) -> tup
     return tuple(found)
 
 
+def let_go(error: BaseException) -> None:
+    """Forget the frames of an exception and of all that hangs on it.
+
+    The harness (its task, at least) keeps an exception for longer than a caller
+    would: what its frames hold must not look as if the target had kept it.
+    """
+    seen: set[int] = set()
+    todo: list[BaseException | None] = [error]
+    while todo:
+        one = todo.pop()
+        if one is not None and id(one) not in seen:
+            seen.add(id(one))
+            one.__traceback__ = None
+            todo += [*_members(one), one.__cause__, one.__context__]
+
+
 def _marked(error: BaseException, known: Collection[int], cancelled: Kinds) -> bool:
     """Whether the harness made it, or an error in a group; trio's Cancelled has the mark as its reason."""
     said = (*error.args, getattr(error, "reason", None))

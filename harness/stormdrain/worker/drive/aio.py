@@ -441,7 +441,9 @@ class Driver(Phases):
         try:
             value = op.result()
         except BaseException as error:
-            return outcomes.raised(error, trial.injected)
+            outcome = outcomes.raised(error, trial.injected)
+            outcomes.let_go(error)
+            return outcome
         return outcomes.returned(value)
 
     async def _wrapped(self, subject: Any) -> Any:
