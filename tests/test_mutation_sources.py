@@ -8,10 +8,12 @@ from pathlib import Path
 import pytest
 
 from stormdrain.errors import UsageError
+from stormdrain.model import MutantRecord
 from stormdrain.mutation.general import general
 from stormdrain.mutation.mutant import numbered
 from stormdrain.mutation.neutral import neutral
 from stormdrain.mutation.targets import changed_lines, module_path, place_symbols, symbol_lines
+from stormdrain.mutation.watched import only_unwatched
 from stormdrain.symbols import Symbols
 from suites import PATH, Bench
 
@@ -170,3 +172,22 @@ def test_a_bare_symbol_is_looked_for_in_the_files_that_are_known() -> None:
         place_symbols(["Tank.fill"], FILES, [])
     with pytest.raises(UsageError, match=r"Tank\.drain"):
         symbol_lines({PATH: ["Tank.drain"]}, {PATH: symbols()})
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "watched", "said"),
+    [
+        ({"3.13": "missed", "3.14": "caught"}, ["3.13"], "caught only on 3.14, which nothing runs"),
+        ({"3.13": "missed", "3.14.1": "timed out"}, ["3.13.2"], "caught only on 3.14.1, which nothing runs"),
+        ({"3.13": "missed", "3.14": "caught"}, ["3.14"], ""),
+        ({"3.13": "missed", "3.14": "caught"}, None, "caught only on 3.14 (what runs there is not known)"),
+        ({"3.13": "caught", "3.14": "caught"}, [], ""),
+        ({"3.13": "missed", "3.14": "missed"}, [], ""),
+        ({"3.10": "not executed", "3.14": "caught"}, [], ""),
+    ],
+)
+def test_a_mutant_that_only_an_unwatched_interpreter_catches_is_told(
+    outcomes: dict[str, str], watched: list[str] | None, said: str
+) -> None:
+    record = MutantRecord("1", "x", "plan", "x", PATH, "f", "", outcome=outcomes)
+    assert only_unwatched(record, watched) == said

@@ -191,6 +191,8 @@ class MutantRecord:
     """Tests that a plan expects to catch it; `3.14 test` where it is said for one interpreter, `nothing` for none."""
     site: Site | None = None
     error: str = ""
+    head: str = ""
+    """Label of the revision that it starts from."""
     left: dict[str, int] = field(default_factory=dict)
     """Interpreter -> processes that it left behind, beyond what the unmutated suite does."""
     confirmed: dict[str, str] = field(default_factory=dict)
@@ -208,6 +210,8 @@ class Baseline:
     """`seen` where the tests failed when the mutated function raised, else what was not executed."""
     freeze: tuple[str, ...] = ()
     seconds: float = 0.0
+    revision: str = ""
+    """Label of the revision that the suite ran on."""
 
 
 @dataclass(frozen=True)

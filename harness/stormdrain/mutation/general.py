@@ -112,27 +112,20 @@ _LOGGING = {"critical", "debug", "error", "exception", "info", "log", "warn", "w
 
 
 def _says_only(symbols: Symbols, splice: Splice) -> bool:
-    """Whether a mutant changes nothing but words: a docstring, or a text that is raised or logged."""
+    """Whether a mutant changes nothing but words: a docstring, or what is raised or logged with which text."""
     for node in ast.walk(symbols.tree):
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
-            within: ast.AST = node
-        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            within: ast.AST | None = node
+        elif isinstance(node, ast.Raise):
+            within = node.exc
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _LOGGING:
             within = node
         else:
             continue
-        start, end = symbols.span(within)
-        if start <= splice.start and splice.end <= end:
-            return isinstance(within, ast.Expr) or _is_said(symbols, within)
-    return False
-
-
-def _is_said(symbols: Symbols, text: ast.AST) -> bool:
-    for node in ast.walk(symbols.tree):
-        said = isinstance(node, ast.Raise) or (
-            isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _LOGGING
-        )
-        if said and any(child is text for child in ast.walk(node)):
-            return True
+        if within is not None and not isinstance(within, (ast.Name, ast.Attribute)):
+            start, end = symbols.span(within)
+            if start <= splice.start and splice.end <= end:
+                return True
     return False
 
 

@@ -172,7 +172,9 @@ def _run_side(request: MutationRequest, side: Side, listen: Listen) -> tuple[lis
     for environment in side.environments:
         python = environment.interpreter.version
         with campaign(request, side, environment, listen) as phases:
-            baseline = replace(phases.baseline(), python=python, freeze=environment.freeze)
+            baseline = replace(
+                phases.baseline(), python=python, freeze=environment.freeze, revision=side.revision.label
+            )
             functions = [name for one in mine.values() if one.source != "assertion" for name in one.functions]
             baseline = replace(baseline, forced=phases.force(functions))
             baselines.append(baseline)
@@ -183,7 +185,8 @@ def _run_side(request: MutationRequest, side: Side, listen: Listen) -> tuple[lis
     names = {one.id: one.name for one in side.mutants}
     records = []
     for one in mine.values():
-        records.append(outcomes.record(one, side.sources.files, parts[one.id], names))
+        found_on = outcomes.record(one, side.sources.files, parts[one.id], names)
+        records.append(replace(found_on, head=side.revision.label))
         listen(records[-1])
     return records, baselines
 

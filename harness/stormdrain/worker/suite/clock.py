@@ -25,7 +25,7 @@ real_monotonic = time.monotonic
 real_perf_counter = time.perf_counter
 
 FOREVER = 1e6
-"""A timeout of more seconds than this is none (trio waits for a day where it has no deadline)."""
+"""A timeout of more seconds than this is none."""
 _LOOK = 0.001
 _QUIET_FOR_DEADLOCK = 0.2
 """Real seconds of quiet, in company, after which a wait without a timer is one that nothing will end."""

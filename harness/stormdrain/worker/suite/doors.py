@@ -64,6 +64,15 @@ def _next_timer(loop: Any) -> float:
 
 
 _trio_is_open = False
+_TRIO_DAY = 86_400.0
+"""What trio waits for where it has no deadline, or one that is farther away."""
+
+
+def _no_deadline(run: Any) -> bool:
+    """Whether trio has no deadline at all. A guest's worker thread cannot ask; a day counts as none there."""
+    runner: Any = getattr(getattr(run, "GLOBAL_RUN_CONTEXT", None), "runner", None)
+    deadlines = getattr(runner, "deadlines", None)
+    return deadlines is None or bool(deadlines.next_deadline() == float("inf"))
 
 
 def open_trio() -> None:
@@ -92,7 +101,8 @@ def open_trio() -> None:
         def poll(seconds: float | None) -> Any:
             return original(self, FOREVER if seconds is None else seconds)
 
-        return clock.wait(poll, None if timeout >= FOREVER else timeout, len(self._registered) > 1)
+        endless = timeout >= _TRIO_DAY and _no_deadline(run)
+        return clock.wait(poll, None if endless else timeout, len(self._registered) > 1)
 
     manager.get_events = get_events
     if hasattr(run, "perf_counter"):
