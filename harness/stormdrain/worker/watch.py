@@ -26,6 +26,8 @@ class Watch:
         self.record: Callable[[str, str], None] = lambda what, detail: None
         self.spawned: dict[int, tuple[str, Site | None]] = {}
         """pid -> command line and the line that started it."""
+        self.numbers: dict[int, int] = {}
+        """pid -> its number in the timeline, in the order of birth."""
         self.ended: dict[int, int] = {}
         """pid -> return code, for what this process has reaped."""
         self.threads: dict[int, Site | None] = {}
@@ -47,14 +49,15 @@ class Watch:
             if (site is None or not site.target) and threading.current_thread() is not threading.main_thread():
                 site = self.waiting() or site
             self.spawned[pid] = (command, site)
-            self.record("process started", f"{pid} {command[:120]}")
+            self.numbers[pid] = len(self.numbers) + 1  # a timeline names no pid, so that two trials alike have timelines alike
+            self.record("process started", f"#{self.numbers[pid]} {command[:120]}")
 
     def reaped(self, pid: int, status: int) -> None:
         if self.on and pid > 0 and not os.WIFSTOPPED(status) and not os.WIFCONTINUED(status):
             code = os.waitstatus_to_exitcode(status)
             if pid not in self.ended:
                 self.ended[pid] = code
-                self.record("process reaped", f"{pid} return code {code}")
+                self.record("process reaped", f"#{self.numbers.get(pid, '?')} return code {code}")
 
     def report(self, channel: str, message: str, site: Site | None = None, exact: bool = False) -> None:
         if self.on and len(self.reports) < 100:
