@@ -12,6 +12,7 @@ from stormdrain import store
 from stormdrain.cli.explain import known
 from stormdrain.cli.init import read_target
 from stormdrain.cli.merge import merge_runs
+from stormdrain.cli.mutate import read_shard
 from stormdrain.compare import KINDS
 from stormdrain.errors import UsageError
 from stormdrain.gate.config import load_config
@@ -160,6 +161,19 @@ def test_an_unknown_storm_gets_the_nearest_one(tmp_path: Path) -> None:
     (tmp_path / "probes").mkdir()
     done = stormdrain("probe", "--storm", "cancel-sweap", cwd=tmp_path, code=2)
     assert "did you mean 'cancel-sweep'?" in done.stderr
+
+
+def test_an_unknown_kind_of_mutant_gets_the_nearest_one(tmp_path: Path) -> None:
+    done = stormdrain("mutate", "--kind", "plan", "revret", "--tests", "t", cwd=tmp_path, code=2)
+    assert "did you mean 'revert'?" in done.stderr
+
+
+def test_a_shard_is_a_part_of_a_whole() -> None:
+    assert read_shard(None) == (1, 1)
+    assert read_shard("2/4") == (2, 4)
+    for wrong in ("0/4", "5/4", "1", "a/b", "-1/2"):
+        with pytest.raises(UsageError, match="no shard"):
+            read_shard(wrong)
 
 
 def test_a_probe_script_that_is_not_there_is_told(tmp_path: Path) -> None:

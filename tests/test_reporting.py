@@ -254,6 +254,14 @@ def test_new_tests_are_told_by_what_they_prove_and_tests_by_what_they_bear() -> 
     assert "| decorative |" in render("markdown", whole())
 
 
+def test_a_test_that_notices_a_neutral_change_is_named() -> None:
+    neutral = dataclasses.replace(caught("rewrite"), source="neutral")
+    kept = run(mutants=(neutral, mutant(left={"3.11": 2})))
+    assert "reads source  test_child" in terminal(kept)
+    assert "2 processes on 3.11" in terminal(kept)
+    assert "reads the source instead of running it: `test_child`" in render("markdown", kept)
+
+
 def test_the_plan_is_held_against_the_matrix() -> None:
     kept = dataclasses.replace(caught(), expected=("test_child", "3.11 nothing", "3.14 test_other"))
     assert expected_on(kept, "3.11") == frozenset()

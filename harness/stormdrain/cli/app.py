@@ -33,9 +33,7 @@ class Entry:
 
 COMMANDS: dict[str, Entry] = {
     "probe": Entry("Drive probes through storms; base against head.", ("stormdrain.lab",)),
-    "mutate": Entry(
-        "Break the changed lines one at a time; which tests notice?", ("stormdrain.mutation.runner",)
-    ),
+    "mutate": Entry("Break the changed lines one at a time; which tests notice?", ("stormdrain.mutation.runner",)),
     "redgreen": Entry("Run head's new tests on base's source.", ("stormdrain.mutation.redgreen",)),
     "slack": Entry("How much delay each test bears before it fails.", ("stormdrain.mutation.slack",)),
     "gate": Entry("All of it, by [tool.stormdrain]; one exit code.", ("stormdrain.lab",)),

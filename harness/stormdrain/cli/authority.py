@@ -27,9 +27,7 @@ class Ruling:
     notes: tuple[str, ...] = ()
 
 
-def ruling(
-    config: Config, base: str | None, head: str, project: Path, cache: Cache, *, trust_head: bool
-) -> Ruling:
+def ruling(config: Config, base: str | None, head: str, project: Path, cache: Cache, *, trust_head: bool) -> Ruling:
     """Decide whose configuration and probes are used.
 
     Args:
@@ -62,9 +60,7 @@ def ruling(
         if entry.id not in known
     ]
     if _rules(config) != _rules(old):
-        notes.append(
-            "head changes [tool.stormdrain]; base's rules were used (--config-from head uses head's)"
-        )
+        notes.append("head changes [tool.stormdrain]; base's rules were used (--config-from head uses head's)")
     return Ruling(dataclasses.replace(old, base=base, head=head), (*probes, *new), tuple(notes))
 
 

@@ -51,9 +51,7 @@ def command(out: Path | None) -> int:
 
 def examine() -> Iterator[Finding]:
     """Every line of the report."""
-    yield Finding(
-        "ok", "stormdrain", f"{__version__} on Python {platform.python_version()}, {platform.platform()}"
-    )
+    yield Finding("ok", "stormdrain", f"{__version__} on Python {platform.python_version()}, {platform.platform()}")
     yield from _libraries()
     yield from _interpreters()
     yield from _tools()
@@ -81,9 +79,7 @@ def _libraries() -> Iterator[Finding]:
         try:
             importlib.metadata.version(name)
         except importlib.metadata.PackageNotFoundError:
-            yield Finding(
-                "limit", "libraries", f"{name} is missing ({use}); pip install 'stormdrain[mutation]'"
-            )
+            yield Finding("limit", "libraries", f"{name} is missing ({use}); pip install 'stormdrain[mutation]'")
 
 
 def _interpreters() -> Iterator[Finding]:
@@ -101,9 +97,7 @@ def _interpreters() -> Iterator[Finding]:
     have = {one.version for one in found}
     missing = [f"3.{minor}" for minor in range(10, 15) if f"3.{minor}" not in have]
     if missing and found:
-        yield Finding(
-            "limit", "interpreters", f"not found: {', '.join(missing)}; what only they show is not shown"
-        )
+        yield Finding("limit", "interpreters", f"not found: {', '.join(missing)}; what only they show is not shown")
 
 
 def _tools() -> Iterator[Finding]:

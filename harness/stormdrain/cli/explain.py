@@ -40,6 +40,13 @@ _OUTCOMES = {
     "not executed": "Even a forced failure at that place was not seen: the mutant never ran.",
     "survivor": "A mutant that no test catches on the interpreters named.",
 }
+_NEW_TESTS = {
+    "red": "The new test fails on base, by an assertion: it proves what the change is for.",
+    "decorative": "The new test is green without the change: it proves nothing of it. Counts.",
+    "wrong reason": "The new test fails on base since something is not there yet (ImportError, AttributeError): "
+    "that says nothing of behaviour. Counts.",
+    "broken": "The new test is not green on head. Exit code 4.",
+}
 _CODES = {
     "0": "The gate holds.",
     "1": "Findings or survivors beyond the policy.",
@@ -72,6 +79,7 @@ def known() -> dict[str, tuple[str, str]]:
 
     found = {name: ("word", text) for name, text in _WORDS.items()}
     found |= {name: ("exit code", text) for name, text in _CODES.items()}
+    found |= {name: ("new test", text) for name, text in _NEW_TESTS.items()}
     found |= {name: ("outcome of a mutant", text) for name, text in _OUTCOMES.items()}
     found |= {name: ("base against head", text) for name, text in _CHANGES.items()}
     found |= {name: ("verdict", text) for name, text in _VERDICTS.items()}

@@ -74,9 +74,7 @@ def command(target: str, out: Path) -> int:
     function = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
     path = out / f"{function}.py"
     if path.exists():
-        raise UsageError(
-            "there is a script here already", where=str(path), todo="name another folder with --out"
-        )
+        raise UsageError("there is a script here already", where=str(path), todo="name another folder with --out")
     template = _CLASS if operation else _FUNCTION
     text = template.format(module=module, name=name, operation=operation, function=f"{function}_probe")
     store.write_atomically(path, text)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -26,13 +27,19 @@ from .session import Listen, record, start_of
 @click.command(
     "mutate",
     cls=ManyCommand,
-    many={"--python": anything, "--tests": anything, "--plan": anything, "--symbol": anything},
+    many=dict.fromkeys(("--python", "--tests", "--plan", "--symbol", "--kind"), anything),
     short_help="Break the changed lines one at a time; which tests notice?",
 )
 @revision_options
 @click.option("--tests", multiple=True, metavar="PATH", help="In head's tree, else in the current directory.")
 @click.option("--plan", "plans", multiple=True, type=click.Path(path_type=Path), metavar="FILE", help="Named mutants.")
 @click.option("--symbol", "symbols", multiple=True, metavar="NAME", help="What to mutate beyond the diff.")
+@click.option(
+    "--kind", "kinds", multiple=True, metavar="NAME", help="plan, revert, operator, general, neutral (default: all)."
+)
+@click.option("--tests-too", is_flag=True, help="Mutate the assertions of new tests, too.")
+@click.option("--shard", metavar="K/N", help="Only the K-th of N parts; `merge` puts them together.")
+@click.option("--reuse", is_flag=True, help="Take earlier results where nothing that they depend on has changed.")
 @click.option("--first", is_flag=True, help="Stop at the first test that notices; no full kill matrix.")
 @click.option(
     "--confirm",
@@ -51,6 +58,10 @@ def command(
     tests: tuple[str, ...],
     plans: tuple[Path, ...],
     symbols: tuple[str, ...],
+    kinds: tuple[str, ...],
+    tests_too: bool,
+    shard: str | None,
+    reuse: bool,
     first: bool,
     confirm_seconds: float,
     pythons: tuple[str, ...],
@@ -78,6 +89,10 @@ def command(
             tests=tuple(tests),
             plans=tuple(plans),
             symbols=tuple(symbols),
+            sources=known_kinds(listed(kinds), "--kind"),
+            tests_too=tests_too,
+            shard=read_shard(shard),
+            reuse=reuse,
             pythons=listed(pythons),
             environment=config.environment,
             requires=tuple(with_),
@@ -103,6 +118,33 @@ def command(
     from .show import on_terminal
 
     return record("mutate", out, start, work, on_terminal)
+
+
+def read_shard(text: str | None) -> tuple[int, int]:
+    """`2/4` as (2, 4); all of it where nothing is said.
+
+    Raises:
+        UsageError: it is no part of a whole.
+    """
+    if text is None:
+        return 1, 1
+    match = re.fullmatch(r"(\d{1,4})/(\d{1,4})", text.strip())
+    if match is None or not 1 <= int(match[1]) <= int(match[2]):
+        raise UsageError(f"{text!r} is no shard", where="--shard", todo="give the part and how many there are: 1/4")
+    return int(match[1]), int(match[2])
+
+
+def known_kinds(kinds: Sequence[str], where: str) -> tuple[str, ...]:
+    """Kinds of mutants, checked; all of them where none is named.
+
+    Raises:
+        UsageError: one is not known; the nearest is suggested.
+    """
+    from ..gate.nearest import check
+    from ..mutation.runner import SOURCES
+
+    check("kind of mutant", kinds, SOURCES, where=where)
+    return tuple(kinds) or SOURCES
 
 
 def run_mutants(run: Run, request: object, listen: Listen) -> Run:
@@ -148,23 +190,17 @@ def plan_request(
     Raises:
         UsageError: there is no such kind of mutant.
     """
-    from ..mutation.runner import SOURCES, MutationRequest, completed
+    from ..mutation.runner import MutationRequest, completed
     from ..revisions import EnvironmentConfig
 
     assert isinstance(environment, EnvironmentConfig)
-    if unknown := [kind for kind in kinds if kind not in SOURCES]:
-        raise UsageError(
-            f"there is no kind of mutant {unknown[0]!r}",
-            where="mutants in [tool.stormdrain.gate]",
-            todo=f"choose from: {', '.join(SOURCES)}",
-        )
     request, _ = completed(
         MutationRequest(
             head=head or "",
             base=base or "",
             tests=tuple(tests),
             plans=tuple(plans),
-            sources=tuple(kinds) or SOURCES,
+            sources=known_kinds(kinds, "mutants in [tool.stormdrain.gate]"),
             pythons=tuple(pythons),
             environment=environment,
             jobs=jobs,

@@ -41,9 +41,7 @@ if TYPE_CHECKING:
 @click.option("--storm", "storms", multiple=True, metavar="NAME", help="Only these storms.")
 @click.option("-k", "keyword", default="", metavar="EXPR", help="Only probes whose name has this.")
 @click.option("--time", "clock", type=click.Choice(["virtual", "real"]), default="virtual", show_default=True)
-@click.option(
-    "--budget", "budget_", default="60s", show_default=True, metavar="N|30s", help="Per probe and cell."
-)
+@click.option("--budget", "budget_", default="60s", show_default=True, metavar="N|30s", help="Per probe and cell.")
 @click.option(
     "--search",
     "search_",

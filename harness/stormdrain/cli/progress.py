@@ -39,9 +39,7 @@ class Progress:
             elif isinstance(item, MutantRecord):
                 self._mutants += 1
             elif isinstance(item, Baseline):
-                self._line(
-                    f"{item.python}: baseline of {len(item.tests)} tests, {len(item.left_out)} left out"
-                )
+                self._line(f"{item.python}: baseline of {len(item.tests)} tests, {len(item.left_out)} left out")
             else:
                 self._status = plain(item, 200)
             self._draw()

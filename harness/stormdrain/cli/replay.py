@@ -39,17 +39,13 @@ def command(token: str, run_: Path | None, clock: str | None, out: Path | None) 
     token = token.strip()
     source, folder = store.find_token(token, Path(store.REPORTS), [run_] if run_ else [])
     result = next(one for one in source.cells if token.startswith(one.cell.key))
-    start = dataclasses.replace(
-        start_of(head=result.cell.revision, seed=source.seed), notes=(f"from {folder}",)
-    )
+    start = dataclasses.replace(start_of(head=result.cell.revision, seed=source.seed), notes=(f"from {folder}",))
     found: list[Trial] = []
 
     def work(listen: Listen) -> Run:
         trial = replay(token, source, listen, project=project_root(), clock=clock or "")
         found.append(trial)
-        cell = dataclasses.replace(
-            result, verdict=trial.verdict, findings=trial.findings, trials=1, storms=()
-        )
+        cell = dataclasses.replace(result, verdict=trial.verdict, findings=trial.findings, trials=1, storms=())
         verdict = merge([trial.verdict])
         return dataclasses.replace(
             start, cells=(cell,), trials=(trial,), verdict=verdict, exit_code=_CODES.get(verdict, 0)

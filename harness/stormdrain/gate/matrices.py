@@ -26,9 +26,7 @@ class Found:
 OLDEST = 6
 """Minor version below which a number is a mistake (3.1 for 3.10) and no interpreter."""
 
-_VERSION = re.compile(
-    r"(?:cpython-?|cp|python|py)?(3)\.?(\d{1,2})(?:\.\d+)?(?:[abt]|-dev|\.?rc.*|-rc.*)?\d*$"
-)
+_VERSION = re.compile(r"(?:cpython-?|cp|python|py)?(3)\.?(\d{1,2})(?:\.\d+)?(?:[abt]|-dev|\.?rc.*|-rc.*)?\d*$")
 
 
 def version_of(text: object) -> str:
@@ -121,9 +119,7 @@ def _wanted(job: dict[str, Any], steps: list[dict[str, Any]], commands: list[str
 def _rows(matrix: dict[str, Any]) -> Iterator[dict[str, Any]]:
     """The combinations of a matrix, with its includes and without its excludes."""
     axes = {
-        key: value
-        for key, value in matrix.items()
-        if isinstance(value, list) and key not in ("include", "exclude")
+        key: value for key, value in matrix.items() if isinstance(value, list) and key not in ("include", "exclude")
     }
     excluded = [row for row in matrix.get("exclude") or [] if isinstance(row, dict)]
     combinations = itertools.islice(itertools.product(*axes.values()), 2000)
@@ -178,9 +174,7 @@ def _expanded(text: str) -> list[str]:
     out = []
     for item in re.split(r"[,\s]+(?![^{]*\})", re.sub(r"#.*", "", text)):
         parts = [piece.split(",") if braced else [piece] for piece, braced in _pieces(item)]
-        out += [
-            "".join(combination).strip() for combination in itertools.islice(itertools.product(*parts), 2000)
-        ]
+        out += ["".join(combination).strip() for combination in itertools.islice(itertools.product(*parts), 2000)]
     return [name for name in out if name]
 
 

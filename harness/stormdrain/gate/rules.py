@@ -82,9 +82,7 @@ def _baseline(run: Run) -> RuleResult:
     if broken:
         cell = broken[0].cell
         look = f"{cell.probe} ({cell.role} {cell.python} {cell.backend}): {broken[0].error.strip()}"
-    return RuleResult(
-        "baseline", not broken, f"{len(broken)} of {_count(len(run.cells), 'cell')} broken", look
-    )
+    return RuleResult("baseline", not broken, f"{len(broken)} of {_count(len(run.cells), 'cell')} broken", look)
 
 
 def _findings(run: Run, policy: Policy) -> RuleResult:
@@ -126,9 +124,7 @@ def _survivors(run: Run, policy: Policy, setting: Setting) -> RuleResult:
     figure += f"; {accepted} accepted" if accepted else ""
     figure += f"; {len(open_)} undecided" if open_ else ""
     names = [f"{mutant.name} ({mutant.id})" for mutant in (*lost, *open_)]
-    return RuleResult(
-        "survivors", len(lost) <= policy.max_survivors and not open_, figure, "; ".join(names[:4])
-    )
+    return RuleResult("survivors", len(lost) <= policy.max_survivors and not open_, figure, "; ".join(names[:4]))
 
 
 def _unwatched_kills(run: Run, setting: Setting) -> list[RuleResult]:
@@ -149,9 +145,7 @@ def _interpreters(run: Run, setting: Setting) -> RuleResult:
         return RuleResult("interpreters", bool(used), figure or "none")
     missing = ", ".join(setting.missing)
     look = f"what only {missing} shows was not shown here"
-    return RuleResult(
-        "interpreters", bool(used), f"{figure or 'none'}; {missing} not found", look, warning=True
-    )
+    return RuleResult("interpreters", bool(used), f"{figure or 'none'}; {missing} not found", look, warning=True)
 
 
 def _watched(setting: Setting) -> RuleResult:

@@ -84,9 +84,7 @@ def supported(project: Path | None) -> tuple[str, ...]:
         # `>=3.10.2` means that 3.10 is supported: ask for a late patch release.
         return tuple(one for one in RELEASED if specifier.contains(f"{one}.99") or specifier.contains(one))
     lead = "Programming Language :: Python :: "
-    named = [
-        str(line).removeprefix(lead) for line in table.get("classifiers", []) if str(line).startswith(lead)
-    ]
+    named = [str(line).removeprefix(lead) for line in table.get("classifiers", []) if str(line).startswith(lead)]
     return order(version for version in map(version_of, named) if version)
 
 

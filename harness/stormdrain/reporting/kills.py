@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from ..gate.policy import fate, minor
 from ..model import MutantRecord, Run
@@ -49,6 +49,12 @@ def catchers(mutant: MutantRecord) -> tuple[str, ...]:
         for test, result in tests.items()
         if result.outcome not in ("passed", "skipped", "not-run", "unstable")
     )
+    return tuple(dict.fromkeys(found))
+
+
+def readers(mutants: Iterable[MutantRecord]) -> tuple[str, ...]:
+    """Tests that notice a change that changes nothing: they read the source instead of running it."""
+    found = (test for mutant in mutants if mutant.source == "neutral" for test in catchers(mutant))
     return tuple(dict.fromkeys(found))
 
 

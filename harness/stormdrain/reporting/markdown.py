@@ -13,7 +13,7 @@ from ..model import Run, Verdict
 from . import digest
 from .escape import code, fenced, markdown, plain
 from .groups import Group, confirmed, group_findings
-from .kills import by_outcome, change_lines, ordered, short_test, unwatched_sentence, watched_of
+from .kills import by_outcome, change_lines, ordered, readers, short_test, unwatched_sentence, watched_of
 from .suites import ordered as ordered_tests
 from .suites import seconds, tightest
 
@@ -181,6 +181,7 @@ def _slack(run: Run) -> str:
 def _foot(run: Run) -> str:
     rows = [f"- UNRESOLVED: {markdown(text)}" for text in digest.doubts(run)[:20]]
     rows += [f"- N/A: {markdown(text)}" for text in digest.not_applicable(run)[:20]]
+    rows += [f"- reads the source instead of running it: {code(test, 160)}" for test in readers(run.mutants)[:20]]
     rows += [f"- {markdown(note)}" for note in digest.remarks(run)[:20]]
     rows += [f"- {markdown(label)}: {markdown(text)}" for label, text in run.unwatched.items()]
     return "\n".join(rows)

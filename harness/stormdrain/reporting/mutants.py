@@ -14,6 +14,7 @@ from .kills import (
     change_lines,
     ordered,
     pythons_of,
+    readers,
     short_test,
     surprises,
     unwatched_sentence,
@@ -75,6 +76,8 @@ def _loud(page: Page, run: Run, kind: str, mutant: MutantRecord) -> None:
         style = {"-": "red", "+": "green"}.get(line[:1], "dim")
         page.verbatim(plain(line, 62), style, indent=4)
     caught = catchers(mutant)
+    for python, number in mutant.left.items():
+        page.row("left behind", plain(f"{number} processes on {python}"), "yellow")
     if caught and kind != "survivor":
         page.row("noticed by", plain(", ".join(caught[:6]), 400))
     for text in dict.fromkeys(mutant.confirmed.values()):
@@ -112,6 +115,8 @@ def _matrix(page: Page, pairs: list[tuple[str, MutantRecord]]) -> None:
     used = {outcome for _, mutant in pairs for outcome in mutant.outcome.values()}
     legend = ", ".join(f"{mark} {outcome}" for outcome, mark in MARKS.items() if outcome in used)
     page.say((legend, "dim"))
+    for test in readers(mutant for _, mutant in pairs):
+        page.row("reads source", plain(test, 200), "yellow", indent=0)
     odd = [(mutant, text) for kind, mutant in pairs if kind == "caught" for text in surprises(mutant)]
     for mutant, text in odd[:FULL]:
         page.row("the plan", plain(f"{mutant.name}: {text}", 300), "yellow", indent=0)
