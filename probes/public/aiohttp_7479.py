@@ -1,6 +1,7 @@
 """aio-libs/aiohttp#7479: after a client's timeout the task still counts as being cancelled."""
 
 import aiohttp
+
 from stormdrain import probe
 
 

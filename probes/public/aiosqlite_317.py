@@ -1,6 +1,7 @@
-"""omnilib/aiosqlite PR 317: where connecting is cancelled, the connection's thread stays and the interpreter never exits."""
+"""omnilib/aiosqlite PR 317: a cancelled connect() leaves its thread behind, and the interpreter never exits."""
 
 import aiosqlite
+
 from stormdrain import probe
 
 

@@ -3,6 +3,7 @@
 import asyncio
 
 import anyio
+
 from stormdrain import probe
 
 

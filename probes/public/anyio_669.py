@@ -1,6 +1,7 @@
-"""agronholm/anyio#669: before 4.3.0 a process's aclose() leaves the child alive where its scope is already cancelled."""
+"""agronholm/anyio#669: in a scope that is already cancelled a process's aclose() leaves the child alive."""
 
 import anyio
+
 from stormdrain import probe
 
 

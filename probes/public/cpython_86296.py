@@ -1,4 +1,4 @@
-"""python/cpython#86296: up to 3.11, wait_for loses a cancel that lands between the end of what it waits for and its own next step."""
+"""python/cpython#86296: wait_for loses a cancel that lands just after the end of what it waits for."""
 
 import asyncio
 

@@ -3,16 +3,15 @@
 import asyncio
 
 from quart import Quart
+
 from stormdrain import probe
 
 
 async def job():
-    """Nothing but the job itself knows the future that it waits for."""
-    await asyncio.get_running_loop().create_future()
+    await asyncio.get_running_loop().create_future()  # which nobody else knows
 
 
 async def serve(app, case):
-    """The job is started, and requests go on coming."""
     app.add_background_task(job)
     await asyncio.sleep(0.1)
 

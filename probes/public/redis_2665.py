@@ -1,6 +1,7 @@
 """redis/redis-py#2665: a cancelled command leaves its answer in the connection, and the next command gets it."""
 
 from redis.asyncio import Redis
+
 from stormdrain import probe
 
 
@@ -16,7 +17,9 @@ async def get_another(client, case):
 @probe(operation=get, follow_up=get_another)
 async def command(case):
     """The server answers after 100 ms. Bad: 4.5.3. Good: 4.5.5."""
-    server = case.peer(speaks="redis", replies={"GET first": [b"$1\r\n1\r\n"], "GET second": [b"$1\r\n2\r\n"]}, reply_after=0.1)
+    server = case.peer(
+        speaks="redis", replies={"GET first": [b"$1\r\n1\r\n"], "GET second": [b"$1\r\n2\r\n"]}, reply_after=0.1
+    )
     client = Redis(host=server.host, port=server.port)
     yield client
     await client.close()
