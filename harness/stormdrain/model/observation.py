@@ -241,6 +241,8 @@ class Observation:
     """Every point (only where they were recorded)."""
     timeline: tuple[Event, ...] = ()
     notes: tuple[str, ...] = ()
+    partial: bool = False
+    """The process blocked or died before it could tell: what it knew of faults and leftovers is not here."""
     unanchored: tuple[Left, ...] = ()
     """Pending tasks that a garbage collection would have destroyed: nothing but the loop's weak set holds them."""
     moments: tuple[str, ...] = ()

@@ -450,6 +450,8 @@ class Campaign:
             return replace(made, verdict=Verdict.UNRESOLVED, error=seen.undecided)
         if missing := [failure.call for failure in schedule.failures if failure.call not in seen.failures]:
             return replace(made, verdict=Verdict.NA, na=(Note("fail", f"this revision has no {missing[0]}"),))
+        if seen.partial and seen.dispose.kind in ("hung", "crashed"):
+            return replace(made, verdict=Verdict.UNRESOLVED, error=f"what it left is not known: {'; '.join(seen.notes)}")
         if not _reached(schedule, seen):
             if schedule.storm == "gc" and schedule.variant == "unanchored" and seen.outcome.kind in ("returned", "raised"):
                 why = f"not reachable in this version: at none of {seen.met} points would a collection destroy a task"
@@ -643,7 +645,7 @@ class Campaign:
 
 def _reached(schedule: Schedule, seen: Observation) -> bool:
     """Whether the faults that have a point were delivered while the operation ran."""
-    if seen.outcome.kind == "crashed" or (seen.outcome.kind in ("hung", "deadlock") and not seen.delivered):
+    if seen.partial or (seen.outcome.kind in ("hung", "deadlock") and not seen.delivered):
         return True  # what blocks or dies cannot say which faults it got
     if schedule.faults and not seen.delivered:
         return False

@@ -39,6 +39,8 @@ _ON_ITS_WAY = 1.0
 _ZOMBIE = 0.5
 """Real seconds for which an unreaped child holds the clock."""
 _STEP = 0.001
+_STRANGE = 1.0
+"""Real seconds after which a child that has not said hello is none of the scripted ones on its way up."""
 INFINITY = float("inf")
 
 
@@ -102,6 +104,7 @@ class Clock:
         self._last: object = None
         self._me = os.getpid()
         self._zombies: dict[int, float] = {}
+        self._strangers: dict[int, float] = {}
 
     # -- reading ---------------------------------------------------------
 
@@ -281,7 +284,7 @@ class Clock:
             return True, ""
         real = real_monotonic()
         look: list[tuple[str, str]] = []
-        running = False
+        running = strange = False
         why = ""
         known = self.hub.pids
         for pid in procfs.descendants():
@@ -296,6 +299,7 @@ class Clock:
                     why = why or "a child that has ended is not yet reaped"
             elif pid not in known and not self.all_inert and pid not in self.inert:
                 why = why or "a child that is neither scripted nor inert is alive"
+                strange = strange or real - self._strangers.setdefault(pid, real) > _STRANGE
         if len(sys._current_frames()) > 1 + len(self.own_threads):
             for tid in procfs.threads():
                 if tid != self._me and tid not in self.own_threads.values():
@@ -307,7 +311,8 @@ class Clock:
                 why = f"a thread is at work ({busy[0]})"
         same = not running and look == self._last
         self._last = None if running else look
-        return not same, why or self.external()
+        # A child of the target's own that is always busy would else make each wait stand still first.
+        return not same and not strange, why or self.external()
 
 def _run_delay() -> int:
     """Nanoseconds for which this thread was ready to run and had no CPU."""

@@ -260,7 +260,7 @@ def _unsaid(running: Running, status: int, timed_out: bool) -> Observation:
         seconds, hang, note = running.order.bound, None, _died(status)
         end = Outcome("crashed", value=note)
     clock_name = "virtual" if running.order.virtual else "real"
-    seen = Observation(clock_name, running.outcome, bound=seconds, hang=hang, notes=(note,))
+    seen = Observation(clock_name, running.outcome, bound=seconds, hang=hang, notes=(note,), partial=True)
     if phase == "building":
         return replace(seen, built=end)
     if phase == "operating":
