@@ -333,6 +333,9 @@ class Campaign:
             raise Broken(f"the trial did not come to its operation: {seen.hang.why}")
         if seen.dispose.kind == "raised" and (error := seen.dispose.error) is not None:
             raise Broken(f"dispose raises in calm: {error.type}: {error.message}", "mend what follows the probe's yield")
+        if seen.dispose.kind in ("hung", "deadlock", "crashed"):
+            where = "; ".join((*seen.hang.tasks[:3], *seen.hang.threads[:1])) if seen.hang else "; ".join(seen.notes)
+            raise Broken(f"dispose does not end in calm: {where}", "mend what follows the probe's yield")
         return seen
 
     # -- storms ----------------------------------------------------------
@@ -645,7 +648,9 @@ class Campaign:
 
 def _reached(schedule: Schedule, seen: Observation) -> bool:
     """Whether the faults that have a point were delivered while the operation ran."""
-    if seen.partial or (seen.outcome.kind in ("hung", "deadlock") and not seen.delivered):
+    if seen.partial or seen.outcome.kind == "crashed":
+        return True
+    if seen.outcome.kind in ("hung", "deadlock") and not seen.delivered:
         return True  # what blocks or dies cannot say which faults it got
     if schedule.faults and not seen.delivered:
         return False
