@@ -11,7 +11,7 @@ __version__ = "0.1.0"
 from .worker.case import Case
 from .worker.handler import closure, deliver
 from .worker.script import na, probe, relax, tighten
-from .worker.service import ready_file, ready_line, ready_port, ready_reply, ready_when, service
+from .worker.service import ready_child, ready_file, ready_line, ready_port, ready_reply, ready_when, service
 
 __all__ = [
     "Case",
@@ -20,6 +20,7 @@ __all__ = [
     "deliver",
     "na",
     "probe",
+    "ready_child",
     "ready_file",
     "ready_line",
     "ready_port",

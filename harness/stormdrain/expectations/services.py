@@ -128,7 +128,7 @@ def _nothing_left(context: Context) -> Iterator[Problem]:
             fact = facts.get(item.what.split()[1])
             blocked = f", blocks signals {', '.join(map(str, fact.blocked))}" if fact and fact.blocked else ""
             orphan = ", its parent is gone" if fact and fact.state == "orphaned" else ""
-            details.append(f"{item.what}{orphan}{blocked}")
+            details.append(f"{' '.join(item.what.split())}{orphan}{blocked}")
         more = f", and {len(items) - 1} more" if len(items) > 1 else ""
         site = seen.hang.site if seen.hang else None
         yield Problem(f"left behind: {details[0]}{more}", site or context.site, tuple(details))

@@ -8,6 +8,7 @@ instead of being left to an installer that would bring the package along.
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -107,8 +108,22 @@ def dependencies(
 
 
 def _needed(metadata: Metadata, markers: Mapping[str, str], extra: str) -> list[Requirement]:
-    found = [Requirement(line) for line in metadata.requires]
+    found = [_requirement(line, metadata) for line in metadata.requires]
     return [one for one in found if one.marker is None or one.marker.evaluate({**markers, "extra": extra})]
+
+
+def _requirement(line: str, metadata: Metadata) -> Requirement:
+    """Read a requirement as old releases write it, too: `click (>=7.*)`, which is no longer allowed, means `>=7`."""
+    try:
+        return Requirement(line)
+    except InvalidRequirement:
+        with contextlib.suppress(InvalidRequirement):
+            return Requirement(re.sub(r"((?:>=|<=|>|<|~=)\s*[0-9.]*[0-9])\.\*", r"\1", line))
+    raise UsageError(
+        f"{metadata.name or 'the revision'} requires {line!r}, which cannot be read",
+        where="its metadata",
+        todo='list what it needs: dependencies = "listed" and requires under [tool.stormdrain.environment]',
+    )
 
 
 def _needed_without(requirement: Requirement, metadata: Metadata, markers: Mapping[str, str]) -> bool:

@@ -56,15 +56,20 @@ def _idle_signal(storm: str, name: str, *more: Fault, variant: str = "") -> Sche
     return Schedule(storm, None, (_send(name, _at("idle")), *more), variant=variant)
 
 
-@_family("signal", "one signal to an idle service: to its process, to its group, to its child alone", kinds=SERVICE)
+@_family("signal", "one signal to an idle service: to its process, as a supervisor does, to its group, as a terminal does", kinds=SERVICE)
 def _signal(ground: Ground) -> list[Schedule]:
     names = _signals(ground)
     found = [_idle_signal("signal", name) for name in names]
     found += [Schedule("signal", None, (_send(name, _at("idle"), "group"),), variant="group") for name in names]
     found += [Schedule("signal", None, (_send(name, _at("ready")),), variant="ready") for name in names]
-    if _children(ground):
-        found += [Schedule("signal", None, (_send(name, _at("idle"), "child"),), variant="child") for name in names[:1]]
     return found
+
+
+@_family("signal-child", "one signal to the service's child alone: it must be able to end it", kinds=SERVICE)
+def _child(ground: Ground) -> list[Schedule]:
+    if not _children(ground):
+        raise NotHere("the service has no child when it is idle")
+    return [Schedule("signal-child", None, (_send(name, _at("idle"), "child"),)) for name in _signals(ground)[:1]]
 
 
 @_family("signal-while", "one signal while a request that the client names is in flight", kinds=SERVICE)

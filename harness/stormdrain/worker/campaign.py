@@ -303,8 +303,9 @@ class Campaign:
             raise Broken(f"the trial broke down: {result.error.strip().splitlines()[-1] if result.error else 'no answer'}", code=70)
         if seen.built.kind != "returned":
             if self.service and seen.built.value:
-                what, _, todo = seen.built.value.partition("\n")
-                raise Broken(what, todo or "mend what case.spawn(...) is given, or the service", 2 if todo else 4)
+                told = seen.built.error  # what the user can do, where it is the command that is wrong
+                todo = told.message if told else "mend what case.spawn(...) is given, or the service"
+                raise Broken(seen.built.value, todo, 2 if told else 4)
             error = seen.built.error
             if error is not None:
                 where = f" at {error.site}" if error.site else ""

@@ -20,6 +20,7 @@ from .script import MARK, Probe
 
 if TYPE_CHECKING:
     from .drive.service_process import Service
+    from .props.child import Child
 
 F = TypeVar("F", bound=Callable[..., Any])
 EOF = "EOF"
@@ -61,7 +62,7 @@ class Ready:
             "reply": f"a reply with {self.reply!r} to the probe's request" + (f" on port {self.port}" if self.port else ""),
             "port": f"a listener on {self.host}:{self.port}",
             "file": f"the file {self.text}",
-            "when": f"{getattr(self.condition, '__name__', 'the condition')} of the probe",
+            "when": self.text or f"{getattr(self.condition, '__name__', 'the condition')} of the probe",
         }[self.kind]
 
 
@@ -96,6 +97,15 @@ def ready_file(path: str | os.PathLike[str]) -> Ready:
 def ready_when(condition: Callable[[], Any]) -> Ready:
     """Ready once a function of the probe says so: `ready_when(lambda: "call" in worker.lines())`."""
     return Ready("when", condition=condition)
+
+
+def ready_child(child: Child) -> Ready:
+    """Ready once a process of this scripted child is up, its signal handlers in place."""
+
+    def is_up() -> bool:
+        return any(process.ready for process in child.processes)
+
+    return Ready("when", text=f"the scripted child {child.name!r} is up", condition=is_up)
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from dataclasses import replace
 from typing import Any
 
 from ...errors import UsageError
-from ...model import Event, FaultRecord, Left, Outcome, Site
+from ...model import Event, Exc, FaultRecord, Left, Outcome, Site
 from .. import outcomes, procfs, reaper
 from ..clock import clock, real_monotonic
 from ..service import Command, Ready, Terms
@@ -88,7 +88,8 @@ class Driver:
         try:
             self._start(command)
         except UsageError as error:
-            self._unbuilt(f"{error.what} ({error.where})\n{error.todo}")
+            told = (Exc("UsageError", error.todo),)
+            trial.built = Outcome("not-run", told, f"{error.what} ({error.where})")
             return
         try:
             try:
@@ -132,6 +133,7 @@ class Driver:
         trial.census.start()
         trial.t0 = trial.real0 = real_monotonic()
         self.running = Running(command, env, command.cwd or trial.case.path, trial.hub.descriptors())
+        self.running.scripted = trial.hub.pids
         self.plan = Plan(self.faults, self.running.began)
         self.service = Service(self.running, self._moment)
         trial.t0 = trial.real0 = self.running.began
@@ -235,7 +237,7 @@ class Driver:
         then, before = self.calm_quiet
         if now - then < 0.01:
             return False
-        seen = self.running.rest(now)
+        seen = self.running.rest()
         self.calm_quiet = (now, seen)
         return bool(seen) and seen == before and not any(" R " in one for one in seen)
 
@@ -374,8 +376,8 @@ class Driver:
         trial.ended = trial.ended_real = real_monotonic()
         trial.left = self._processes()
         trial.fix_facts()
-        # What came and went may have been seen or not: two calm trials must be alike.
-        trial._facts = tuple(fact for fact in trial.facts if fact.state != "gone")
+        # What comes and goes may have been seen or not: two calm trials must be alike.
+        trial._facts = tuple(fact for fact in trial.facts if fact.state in ("alive", "orphaned"))
         points = self.injector.points(0) if self.injector is not None else ()
         trial.points, trial.met = list(points), len(points)
 

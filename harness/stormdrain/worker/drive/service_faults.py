@@ -18,7 +18,7 @@ from .service_process import Running, name_of
 
 ROW = 0.02
 """Seconds between the signals of a row (`*19`)."""
-LATE = 1.0
+LATE = 2.0
 """Seconds for which a service that is never at rest is waited for."""
 
 
@@ -108,16 +108,20 @@ def deliver(fault: Fault, running: Running, about_to: Callable[[], None]) -> Lan
         return Landed(fault, running.pid, "the end of its stdin")
     if fault.kind == "kill":
         target = running.send(signal.SIGKILL, "child")
-        return Landed(fault, target, f"SIGKILL to its child ({procfs.command(target)[:80]})") if target else None
+        return Landed(fault, target, f"SIGKILL to its child ({_called(target, running)})") if target else None
     number = int(getattr(signal, name))
     if to == "child":
-        target = running.child()
+        target = running.child(number)
         state = _stance(target, number) if target else ""
-        told = f"{name} to its child ({procfs.command(target)[:80]}){state}"
+        told = f"{name} to its child ({_called(target, running)}){state}"
         return Landed(fault, target, told) if target and running.send(number, to) else None
     about_to()
     target = running.send(number, to)
     return Landed(fault, target, f"{name_of(number)} to its {'group' if to else 'process'}") if target else None
+
+
+def _called(pid: int, running: Running) -> str:
+    return running.scripted.get(pid) or procfs.command(pid)[:80]
 
 
 def _stance(pid: int, number: int) -> str:

@@ -54,6 +54,8 @@ class Running:
         """What the client wants done by the trial's own thread."""
         self.children: list[int] = []
         """Every process below it that was seen, in order of appearance."""
+        self.scripted: Mapping[int, str] = {}
+        """The names of scripted children, by process."""
         self._open: dict[int, str] = {}
         self._part = {"stdout": b"", "stderr": b""}
         self._also = also
@@ -73,8 +75,6 @@ class Running:
 
     def pump(self, seconds: float) -> None:
         """Wait until something happens, for so many seconds at most, and take note of it."""
-        if self.status is not None:
-            seconds = 0.0
         poller = select.poll()
         for number in (*self._open, self._wake, *self._also):
             poller.register(number, select.POLLIN)
@@ -143,17 +143,25 @@ class Running:
         self.children += found
         return found
 
-    def child(self) -> int:
-        """The first process below it that is alive; 0 where there is none."""
-        self.look()
-        return next((pid for pid in self.children if procfs.alive(pid)), 0)
+    def child(self, number: int = 0) -> int:
+        """The first living process below it: a scripted child if there is one, rather one that minds the signal.
 
-    def rest(self, seconds: float) -> tuple[str, ...]:
-        """What tells whether it has come to rest: how each thread stands, and the time that it has used."""
+        Returns:
+            0 where there is none.
+        """
+        self.look()
+        alive = [pid for pid in self.children if procfs.alive(pid)]
+        alive.sort(key=lambda pid: (pid not in self.scripted, number in procfs.signal_mask(pid, "SigIgn")))
+        return alive[0] if alive else 0
+
+    def rest(self) -> tuple[str, ...]:
+        """What tells whether all of it has come to rest: how each thread stands, and the time that it has used."""
         found = []
-        for task in procfs.threads(self.pid):
-            stat = procfs.stat(f"{self.pid}/task/{task}")
-            found.append(f"{task} {stat.state if stat else '?'} {procfs.schedstat(f'/proc/{self.pid}/task/{task}')}")
+        for pid in (self.pid, *procfs.descendants(self.pid)):
+            for task in procfs.threads(pid):
+                stat = procfs.stat(f"{pid}/task/{task}")
+                used = procfs.schedstat(f"/proc/{pid}/task/{task}")
+                found.append(f"{task} {stat.state if stat else '?'} {used}")
         return tuple(found)
 
     def close_stdin(self) -> None:
@@ -172,7 +180,7 @@ class Running:
             if to == "group":
                 os.killpg(self.pid, number)
                 return self.pid
-            target = self.child() if to == "child" else self.pid
+            target = self.child(number) if to == "child" else self.pid
             if target:
                 os.kill(target, number)
                 return target
