@@ -701,7 +701,9 @@ def _told(seen: Observation | None) -> str:
 
 
 def _fates(seen: Observation) -> list[str]:
-    return sorted(f"{p.name or p.command.split()[0] if p.command else '?'} {p.state} {p.returncode}" for p in seen.processes)
+    """Of the processes that the target started, or left as orphans; what its children start comes and goes with them."""
+    own = [p for p in seen.processes if p.site is not None or p.name or p.state == "orphaned"]
+    return sorted(f"{p.name or p.command.split()[0] if p.command else '?'} {p.state} {p.returncode}" for p in own)
 
 
 def point_of(points: Sequence[Point], n: int) -> Point | None:
