@@ -84,7 +84,10 @@ def _exit_code(context: Context) -> Iterator[Problem]:
         whole = " and its files are whole" if seen.artefacts.kind == "returned" else ""
         raise NotApplicable(f"it {how}, not the first one, when its cleanup was over: nothing is left{whole}")
     codes = " or ".join(map(str, sorted(right)))
-    yield Problem(f"the service {_left(status)}; the probe expects {codes} after {' and '.join(dict.fromkeys(telling))}", context.site)
+    yield Problem(
+        f"the service {_left(status)}; the probe expects {codes} after {' and '.join(dict.fromkeys(telling))}",
+        context.site,
+    )
 
 
 def _left(status: int) -> str:
@@ -111,7 +114,9 @@ def _prompt(context: Context) -> Iterator[Problem]:
     if allowed is None:
         raise NotApplicable("the probe asks for no promptness (prompt=...)")
     if context.seen.elapsed > allowed:
-        yield Problem(f"the service took {context.seen.elapsed:.2f} s to end; the probe allows {allowed:g} s", context.site)
+        yield Problem(
+            f"the service took {context.seen.elapsed:.2f} s to end; the probe allows {allowed:g} s", context.site
+        )
 
 
 @of_services("nothing-left", "When a service has gone, no process that descends from it is left.")
@@ -142,7 +147,9 @@ def _quiet_output(context: Context) -> Iterator[Problem]:
         if not _was_ready(context):
             raise NotApplicable("it was not ready yet")
     if seen.printed:
-        yield Problem(f"printed: {seen.printed[0].strip()[:200]}", context.site, (*seen.printed, *seen.output.splitlines()[-20:]))
+        yield Problem(
+            f"printed: {seen.printed[0].strip()[:200]}", context.site, (*seen.printed, *seen.output.splitlines()[-20:])
+        )
 
 
 @of_services("child-reaped")
@@ -156,4 +163,6 @@ def _child_reaped(context: Context) -> Iterator[Problem]:
         raise NotApplicable(f"{note}: that may be meant so")
     fact = next((fact for fact in seen.processes if fact.pid == seen.target), None)
     if fact is not None and fact.state != "gone":
-        yield Problem(f"the child is still there ({fact.state}) after {note}", context.site, (f"{fact.command}: {fact.state}",))
+        yield Problem(
+            f"the child is still there ({fact.state}) after {note}", context.site, (f"{fact.command}: {fact.state}",)
+        )

@@ -56,7 +56,11 @@ def _idle_signal(storm: str, name: str, *more: Fault, variant: str = "") -> Sche
     return Schedule(storm, None, (_send(name, _at("idle")), *more), variant=variant)
 
 
-@_family("signal", "one signal to an idle service: to its process, as a supervisor does, to its group, as a terminal does", kinds=SERVICE)
+@_family(
+    "signal",
+    "one signal to an idle service: to its process, as a supervisor does, to its group, as a terminal does",
+    kinds=SERVICE,
+)
 def _signal(ground: Ground) -> list[Schedule]:
     names = _signals(ground)
     found = [_idle_signal("signal", name) for name in names]
@@ -127,7 +131,9 @@ def _gc(ground: Ground) -> list[Schedule]:
     return [account, *_at_points("gc", "gc", ground)]
 
 
-@_family("signal-startup", "a signal before it is ready: at once, when a child appears, at parts of the way", kinds=SERVICE)
+@_family(
+    "signal-startup", "a signal before it is ready: at once, when a child appears, at parts of the way", kinds=SERVICE
+)
 def _startup(ground: Ground) -> list[Schedule]:
     ready = ground.moments.index("ready") if "ready" in ground.moments else 0
     before = ground.moments[:ready]
@@ -178,9 +184,7 @@ def _child_ignores(ground: Ground) -> list[Schedule]:
     if not ground.children:
         raise NotHere("the service starts no scripted child (case.child)")
     ignores = Fault("child-ignores", When("start"))
-    return [
-        Schedule("signal-child-ignores", None, (ignores, _send(name, _at("idle")))) for name in _signals(ground)
-    ]
+    return [Schedule("signal-child-ignores", None, (ignores, _send(name, _at("idle")))) for name in _signals(ground)]
 
 
 @_family(

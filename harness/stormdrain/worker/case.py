@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from .clock import clock
 
 if TYPE_CHECKING:
-    from .drive.service_process import Service
+    from .drive.service_client import Service
     from .props.child import Child
     from .props.hub import Hub
     from .props.peer import Peer

@@ -44,7 +44,9 @@ def closure(
     outer = getattr(outer, "__func__", outer)
     where = getattr(outer, "__qualname__", repr(outer))
     if not isinstance(outer, FunctionType):
-        raise UsageError(f"{where} is no function of Python.", where="closure", todo="give the function that defines it")
+        raise UsageError(
+            f"{where} is no function of Python.", where="closure", todo="give the function that defines it"
+        )
     code = _find(outer.__code__, path.split(".<locals>."))
     if code is None:
         found = ", ".join(sorted(_names(outer.__code__, where))[:20]) or "none"
@@ -102,7 +104,9 @@ def deliver(signal: str = "SIGTERM", until: str = "wait_for_shutdown") -> Callab
     """
     number = getattr(signals, signal, None)
     if number is None:
-        raise UsageError(f"{signal!r} is no signal.", where="deliver", todo="use SIGTERM, SIGINT or another that `signal` has")
+        raise UsageError(
+            f"{signal!r} is no signal.", where="deliver", todo="use SIGTERM, SIGINT or another that `signal` has"
+        )
 
     async def shut_down(subject: Any, case: Any) -> Any:
         wait = subject

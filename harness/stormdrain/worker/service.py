@@ -19,7 +19,7 @@ from ..model import Stance
 from .script import MARK, Probe
 
 if TYPE_CHECKING:
-    from .drive.service_process import Service
+    from .drive.service_client import Service
     from .props.child import Child
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -59,7 +59,8 @@ class Ready:
         where = f" on {self.stream}" if self.stream else ""
         return {
             "line": f"a line with {self.text!r}{where}",
-            "reply": f"a reply with {self.reply!r} to the probe's request" + (f" on port {self.port}" if self.port else ""),
+            "reply": f"a reply with {self.reply!r} to the probe's request"
+            + (f" on port {self.port}" if self.port else ""),
             "port": f"a listener on {self.host}:{self.port}",
             "file": f"the file {self.text}",
             "when": self.text or f"{getattr(self.condition, '__name__', 'the condition')} of the probe",
@@ -69,7 +70,9 @@ class Ready:
 def ready_line(text: str, stream: str = "") -> Ready:
     """Ready once it has printed a line that contains `text`; on `stdout`, `stderr`, or either."""
     if stream not in ("", "stdout", "stderr"):
-        raise UsageError(f"There is no stream {stream!r}.", where="ready_line", todo="use stdout, stderr, or leave it out")
+        raise UsageError(
+            f"There is no stream {stream!r}.", where="ready_line", todo="use stdout, stderr, or leave it out"
+        )
     return Ready("line", text=text, stream=stream)
 
 
@@ -132,10 +135,12 @@ def command(
     """Check what `case.spawn` was given.
 
     Raises:
-        UsageError: the command is empty or no list of words, a readiness condition is missing or none, a value is wrong.
+        UsageError: the command is no list of words, there is no readiness condition, a value is wrong.
     """
     if isinstance(argv, (str, bytes)) or not argv:
-        raise UsageError(f"{argv!r} is no command.", where="case.spawn", todo='give a list of words: ["server", "--port", "8000"]')
+        raise UsageError(
+            f"{argv!r} is no command.", where="case.spawn", todo='give a list of words: ["server", "--port", "8000"]'
+        )
     conditions = (ready,) if isinstance(ready, Ready) else tuple(ready)
     if not conditions or not all(isinstance(one, Ready) for one in conditions):
         raise UsageError(
@@ -144,9 +149,13 @@ def command(
             todo="use ready_line, ready_reply, ready_port, ready_file or ready_when",
         )
     if stdin not in ("open", "closed"):
-        raise UsageError(f"There is no stdin {stdin!r}.", where="case.spawn", todo="use open (a pipe that stays open) or closed")
+        raise UsageError(
+            f"There is no stdin {stdin!r}.", where="case.spawn", todo="use open (a pipe that stays open) or closed"
+        )
     if stdin == "closed" and any(one.kind == "reply" and not one.port for one in conditions):
-        raise UsageError("A request cannot be sent to a closed stdin.", where="case.spawn", todo="leave stdin open, or give port=")
+        raise UsageError(
+            "A request cannot be sent to a closed stdin.", where="case.spawn", todo="leave stdin open, or give port="
+        )
     if client is not None and not callable(client):
         raise UsageError(f"{client!r} is no client.", where="case.spawn", todo="give a function of the service")
     words = tuple(os.fspath(word) for word in argv)
@@ -220,6 +229,8 @@ def _exits(given: Mapping[str, int | Sequence[int]] | None) -> dict[str, tuple[i
     found: dict[str, tuple[int, ...]] = {}
     for name, codes in (given if given is not None else {"SIGTERM": 0}).items():
         if name != EOF and not hasattr(signal, name):
-            raise UsageError(f"{name!r} is no signal.", where="@service(exits=...)", todo=f"use {', '.join(SIGNALS)} or EOF")
+            raise UsageError(
+                f"{name!r} is no signal.", where="@service(exits=...)", todo=f"use {', '.join(SIGNALS)} or EOF"
+            )
         found[name] = (codes,) if isinstance(codes, int) else tuple(codes)
     return found

@@ -128,7 +128,8 @@ class Injector:
         if fired <= self._hits:
             return []
         hits = [
-            Hit(step, at, upcoming, _sites(last) or _sites(main)) for step, _, at, upcoming, last, main in self._read("hits")
+            Hit(step, at, upcoming, _sites(last) or _sites(main))
+            for step, _, at, upcoming, last, main in self._read("hits")
         ]
         news = hits[self._hits : fired]
         self._hits = fired
@@ -192,7 +193,11 @@ def clean_path(env: Mapping[str, str]) -> str | None:
 
 def _is_ours(entry: str) -> bool:
     link = os.path.join(entry, "stormdrain")
-    return bool(entry) and os.path.islink(link) and os.path.realpath(link) == os.path.realpath(os.path.join(_PACKAGE, "stormdrain"))
+    return (
+        bool(entry)
+        and os.path.islink(link)
+        and os.path.realpath(link) == os.path.realpath(os.path.join(_PACKAGE, "stormdrain"))
+    )
 
 
 def _plan(faults: Iterable[Fault]) -> list[tuple[int, int, str]]:
@@ -232,7 +237,9 @@ def why_deaf(pids: Iterable[int]) -> str:
         for flag in "IES":
             if flag in flags:
                 return f"the service's interpreter was started with -{flag}: nothing can be put into it"
-        return "the service's interpreter did not take what was put in (its environment was cleared, or it executed itself again)"
+        return (
+            "the service's interpreter did not take what was put in: its environment was cleared, or it executed itself"
+        )
     return ""
 
 
@@ -246,12 +253,14 @@ def _is_python(pid: int, word: str) -> bool:
 
 # -- what a thread is doing in the kernel ------------------------------------------
 
+_X86_64 = "0 read 7 poll 23 select 34 pause 35 nanosleep 45 recvfrom 61 wait4 202 futex 230 clock_nanosleep"
+_X86_64 += " 232 epoll_wait 247 waitid 270 pselect6 271 ppoll 281 epoll_pwait 288 accept4"
+_AARCH64 = "22 epoll_pwait 63 read 72 pselect6 73 ppoll 95 waitid 98 futex 101 nanosleep 115 clock_nanosleep"
+_AARCH64 += " 207 recvfrom 242 accept4 260 wait4"
 _CALLS = {
-    "x86_64": {0: "read", 7: "poll", 23: "select", 45: "recvfrom", 61: "wait4", 202: "futex", 232: "epoll_wait", 247: "waitid",
-               270: "pselect6", 271: "ppoll", 281: "epoll_pwait", 288: "accept4", 34: "pause", 35: "nanosleep", 230: "clock_nanosleep"},
-    "aarch64": {63: "read", 72: "pselect6", 73: "ppoll", 207: "recvfrom", 260: "wait4", 98: "futex", 22: "epoll_pwait", 95: "waitid",
-                242: "accept4", 101: "nanosleep", 115: "clock_nanosleep"},
-}  # fmt: skip
+    machine: dict(zip(map(int, words[::2]), words[1::2], strict=True))
+    for machine, words in (("x86_64", _X86_64.split()), ("aarch64", _AARCH64.split()))
+}
 _OF_A_DESCRIPTOR = ("read", "recvfrom", "accept4")
 
 
