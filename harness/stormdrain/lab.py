@@ -20,6 +20,7 @@ from typing import Any
 from . import __version__
 from .errors import UsageError
 from .model import Cell, CellResult, Field, ProbeSpec, Run, Thrown, Trial, from_json, parse_token, to_json
+from .remembered import Exchange, Memory
 from .revisions import (
     Cache,
     Environment,
@@ -31,7 +32,7 @@ from .revisions import (
     prepare,
     resolve,
 )
-from .search import Limits, Memory, Search
+from .search import Limits, Search
 from .workers import Worker
 
 Listen = Callable[[object], None]
@@ -165,6 +166,7 @@ class Lab:
         self.results: list[CellResult] = []
         self.trials: list[Trial] = []
         self.matched = 0
+        self._exchange = Exchange()
 
     def listen(self, item: object) -> None:
         with self._lock:
@@ -177,7 +179,8 @@ class Lab:
     def run(self) -> None:
         """All cells, `jobs` workers at a time."""
         posts = list(self.posts())
-        with concurrent.futures.ThreadPoolExecutor(max(1, self.request.jobs)) as executor:
+        # One more than there are jobs: calm and confirmation in real time mostly wait.
+        with concurrent.futures.ThreadPoolExecutor(max(1, self.request.jobs) + 1) as executor:
             futures = [executor.submit(self._work, post) for post in posts]
             try:
                 for future in concurrent.futures.as_completed(futures):
@@ -214,6 +217,8 @@ class Lab:
             self.listen(f"resolving {spec}")
             revision = resolve(spec or "", project=request.project, cache=request.cache, sdist=request.environment.sdist)
             revisions.append((role, revision))
+        if request.search is not None:
+            revisions.reverse()  # base is asked about what head fails in
         for interpreter in interpreters:
             for role, revision in revisions:
                 for script in scripts:
@@ -225,6 +230,14 @@ class Lab:
                     yield Post(script, environment, role, revision)
 
     def _work(self, post: Post) -> None:
+        try:
+            self._drive(post)
+        finally:
+            if post.role != "base":
+                self._exchange.end(str(post.script.path), post.environment.interpreter.full)
+
+    def _drive(self, post: Post) -> None:
+        """Every probe of a script on every backend."""
         with self._worker(post) as worker:
             roots = _roots(post)
             file = str(post.script.path.resolve())
@@ -272,15 +285,21 @@ class Lab:
         request = self.request
         assert request.search is not None
 
-        def throw(texts: Sequence[str]) -> list[Thrown]:
-            worker.send({"throw": list(texts)})
+        def throw(texts: Sequence[str], again: bool) -> list[Thrown]:
+            worker.send({"throw": list(texts), "again": again})
             return [from_json(Thrown, body) for _, body in worker.hear("caught")]
 
         search = Search(field, throw, seed=request.seed, limits=request.search, say=self.listen)
         memory = Memory(request.cache.root / "search")
-        found = search.run(memory.read(cell.script, cell.probe, cell.backend))
-        memory.add(cell.script, cell.probe, cell.backend, found.schedules)
-        worker.send({"keep": [str(schedule) for schedule in found.schedules], "note": found.told(request.seed)})
+        if cell.role == "base":
+            told = self._exchange.ask(cell, lambda: self._stopped)
+            found = search.run(tuple(dict.fromkeys((*told, *memory.read(cell)))), drawing=False)
+        else:
+            found = search.run(memory.read(cell))
+            memory.add(cell, found.schedules)
+            self._exchange.tell(cell, (*found.schedules, *found.again))
+        kept = dict.fromkeys(str(schedule) for schedule in (*found.schedules, *found.again))
+        worker.send({"keep": list(kept), "note": found.told(request.seed)})
 
     @contextlib.contextmanager
     def _worker(self, post: Post) -> Iterator[Worker]:
@@ -319,6 +338,8 @@ class Lab:
             files={"script": post.script.digest, "layer": environment.content},
             script=str(post.script.path),
             requires=tuple(self.request.with_),
+            interpreter=environment.interpreter.path,
+            environment=to_json(self.request.environment),
         )
 
 
@@ -382,7 +403,8 @@ def replay(token: str, run: Run, listen: Listen, *, project: Path = Path(), cloc
     request = ProbeRequest(
         paths=(Path(cell.script),),
         head=cell.revision,
-        pythons=(cell.python,),
+        pythons=(cell.interpreter if Path(cell.interpreter).is_file() else cell.python,),
+        environment=from_json(EnvironmentConfig, cell.environment),
         backends=(cell.backend,),
         clock=cell.clock if cell.clock_why == "" else "virtual",
         with_=cell.requires,

@@ -6,6 +6,7 @@ These are what the worker sends, what the store writes and what every report rea
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 from .observation import Observation, Point, Site
 from .probe import ProbeSpec
@@ -39,6 +40,10 @@ class Cell:
     """Path of the probe's script."""
     requires: tuple[str, ...] = ()
     """Requirements beyond the revision's own, for a replay."""
+    interpreter: str = ""
+    """Path of the interpreter, for a replay."""
+    environment: dict[str, Any] = field(default_factory=dict)
+    """How the environment was configured, for a replay."""
 
 
 @dataclass(frozen=True)
