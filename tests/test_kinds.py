@@ -471,6 +471,4 @@ def test_what_cannot_be_handed_back_is_a_subject_that_is_no_longer_usable(campai
     """
     played = campaign(source, storms=["timeout"])
     assert played.flagged == {"follow-up-works"}, played.told()
-    assert {finding.message for finding in played.findings} == {
-        "the follow-up raised ValueError: not of this pool"
-    }
+    assert {finding.message for finding in played.findings} == {"the follow-up raised ValueError: not of this pool"}

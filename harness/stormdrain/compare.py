@@ -16,6 +16,7 @@ from dataclasses import dataclass
 
 from .model import CellResult, Change, Finding, StormTally, Trial, Verdict, parse_token
 from .reporting.timeline import first_difference
+from .storms import SEARCH
 
 KINDS = (
     "regressed",
@@ -98,9 +99,7 @@ class Side:
     def findings(self, matter: Matter) -> tuple[Finding, ...]:
         """The standing findings of a matter, those that were confirmed themselves first."""
         found = [finding for finding in standing(self.result) if matter_of(finding) == matter]
-        return tuple(
-            sorted(found, key=lambda finding: (not finding.runs, bool(finding.inherits), finding.token))
-        )
+        return tuple(sorted(found, key=lambda finding: (not finding.runs, bool(finding.inherits), finding.token)))
 
     def tally(self, storm: str) -> StormTally | None:
         """What the storm came to here, None where it was not run."""
@@ -135,6 +134,8 @@ class Side:
     def _unsure_by_trials(self, matter: Matter, tally: StormTally) -> tuple[str, str]:
         open_ = tally.unresolved or tally.verdict is Verdict.UNRESOLVED
         if not any(trial.storm == matter.storm for trial in self.trials):
+            if matter.storm == SEARCH:
+                return "unresolved", "this schedule was not thrown here"
             return ("unresolved", "unresolved") if open_ else ("", "")
         alike = self.alike(matter.storm, matter.aspect)
         if not alike:
@@ -172,9 +173,7 @@ def compare(cells: Iterable[CellResult], trials: Iterable[Trial]) -> tuple[Chang
     if not any("base" in pair for pair in sides.values()):
         return ()
     changes = [
-        change
-        for key, pair in sides.items()
-        for change in _compare_pair(key, pair.get("base"), pair.get("head"))
+        change for key, pair in sides.items() for change in _compare_pair(key, pair.get("base"), pair.get("head"))
     ]
     return tuple(sorted(changes, key=lambda change: KINDS.index(change.kind)))
 

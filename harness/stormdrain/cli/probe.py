@@ -118,7 +118,8 @@ def limits(text: str | None) -> Limits | None:
     """
     if text is None:
         return None
-    from ..search import Limits, available
+    from ..drawing import available
+    from ..search import Limits
 
     trials, seconds = budget(text, "--search")
     available()

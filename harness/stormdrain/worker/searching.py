@@ -28,15 +28,15 @@ def search(campaign: Campaign, hear: Hear) -> None:
     """Serve the host's search; the campaign has what came of it afterwards."""
     met = max(campaign.met.values(), default=0)
     campaign.say("field", field(campaign._ground(), met, _known(campaign.trials)))
-    failed: dict[str, Result] = {}
+    there: dict[str, Result] = {}
     while (request := hear()) is not None and "throw" in request:
         for thrown, result in _throw(campaign, request["throw"]):
             campaign.searched += 1
-            if thrown.verdict is Verdict.FAIL:
-                failed[thrown.schedule] = result
+            if thrown.verdict is Verdict.FAIL or request.get("again"):
+                there[thrown.schedule] = result
             campaign.say("thrown", thrown)
         campaign.say("caught", None)
-    kept = [failed[text] for text in (request or {}).get("keep", ()) if text in failed]
+    kept = [there[text] for text in (request or {}).get("keep", ()) if text in there]
     for result in campaign.lines.named(kept):
         campaign._keep(result.order, result)
     if note := (request or {}).get("note"):
