@@ -196,7 +196,7 @@ class Stager:
             "file": file,
             "probe": spec.name,
             "roots": [],
-            "cell": to_json(Cell(KEY, spec.name, "here", python, options.pop("backend", "asyncio"))),
+            "cell": to_json(Cell(KEY, spec.name, "here", python, options.pop("backend", spec.backends[0]))),
             "storms": list(storms),
             "schedules": list(schedules),
             "canaries": False,

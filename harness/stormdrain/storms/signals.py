@@ -24,7 +24,7 @@ DELAYS = (0.0, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3)
 """Seconds after a first signal at which a second one comes, where no steps are seen."""
 MOST = 60
 """Steps at which a sweep sends a signal, for each of its parts."""
-PAIRS = 40
+PAIRS = 20
 """Pairs of steps that a sweep tries."""
 OWN = ("started", "stdin", "ready", "idle", "quiet")
 """Moments of the harness; all others but children are the client's."""

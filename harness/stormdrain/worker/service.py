@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, Union
 
 from ..errors import UsageError
 from ..model import Stance
+from ..storms import names
 from .script import MARK, Probe
 
 if TYPE_CHECKING:
@@ -200,6 +201,12 @@ def service(
     Raises:
         UsageError: a value is wrong.
     """
+    for name, value in (("forbids", forbids), ("requires", requires), ("storms", storms)):
+        if isinstance(value, str):
+            raise UsageError(f"{name} is a text.", where=f"@service({name}={value!r})", todo="give a list")
+    if unknown := sorted(set(storms) - set(names())):
+        todo = f"choose from: {', '.join(names())}"
+        raise UsageError(f"There is no storm {unknown[0]!r}.", where="@service(storms=...)", todo=todo)
     terms = Terms(_exits(exits), artefacts, prompt, tuple(forbids), float(bound), bool(inject))
 
     def mark(function: F) -> F:
