@@ -341,6 +341,27 @@ def test_a_child_that_the_probe_declares_inert_does_not_hold_the_clock(campaign:
     assert "inert" not in held(played.calm)
 
 
+BUSY = PRELUDE + """
+class Waiting(Closing):
+    async def close(self):
+        for _ in range(80):  # of these waits none may cost a second of standing still
+            await asyncio.sleep(0.005)
+        self.process.kill()
+        await self.process.wait()
+
+@probe(operation="close")
+async def beside_a_busy_child(case):
+    yield Waiting(await asyncio.create_subprocess_exec("sh", "-c", "while :; do sleep 0.001; done"))
+"""
+
+
+def test_beside_a_child_that_is_always_busy_the_clock_goes_on(campaign: Stager) -> None:
+    played = campaign(BUSY, schedules=["calm"], jobs=1)
+    assert played.flagged == set(), played.told()
+    assert seen(played.calm).outcome.kind == "returned", played.told()
+    assert "neither scripted nor inert" in held(played.calm)
+
+
 # -- which clock -------------------------------------------------------------------
 
 DIFFERS = PRELUDE + """
@@ -500,6 +521,44 @@ def test_a_fork_of_the_target_is_its_child_and_not_the_trial(campaign: Stager) -
     played = campaign(HONEST, "forks", schedules=[ONCE])
     assert played.cell.verdict is Verdict.PASS, played.told()
     assert seen(played.trials[-1]).outcome.kind == "raised"
+
+
+ENDS = PRELUDE + """
+class Subject:
+    upset = False
+
+    async def close(self):
+        try:
+            await asyncio.sleep(0.1)
+        except asyncio.CancelledError:
+            self.upset = True
+            raise
+
+def make(name, after):
+    @probe(operation="close", closes=False)
+    async def subject(case):
+        made = Subject()
+        yield made
+        after(made.upset)
+    subject.__name__ = name
+    return subject
+
+def die(upset):
+    if upset:
+        os._exit(9)
+
+def block(upset):
+    threading.Event().wait()
+
+dies, blocks = make("dies", die), make("blocks", block)
+"""
+
+
+def test_a_trial_that_dies_before_it_could_tell_what_was_left_is_unresolved(campaign: Stager) -> None:
+    played = campaign(ENDS, "dies", schedules=[ONCE, "cancel-sweep/f:cancel@1"])
+    assert [trial.verdict for trial in played.trials[1:]] == [Verdict.UNRESOLVED] * 2, played.told()
+    assert "what it left is not known: the process left with status 9" in played.trials[1].error
+    assert played.cell.verdict is Verdict.UNRESOLVED
 
 
 def line(number: int) -> str:
