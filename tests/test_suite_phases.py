@@ -228,9 +228,7 @@ def test_the_first_kill_is_enough_where_that_is_asked_for(tmp_path: Path) -> Non
 
 def test_survivors_are_looked_at_again_cold_and_in_real_time(tmp_path: Path) -> None:
     tests = "from pond.pipe import double\n\ndef test_double():\n    assert double(0) == 0\n"
-    outcome = Bench(tmp_path, SLEEPS, tests).run(
-        {"blind": ("number * 2", "number * 5")}, confirm_seconds=60.0
-    )
+    outcome = Bench(tmp_path, SLEEPS, tests).run({"blind": ("number * 2", "number * 5")}, confirm_seconds=60.0)
     assert outcome.of("blind") == "missed"
     assert outcome.records["blind"].confirmed == {"here": "missed again, cold and in real time"}
 
@@ -298,11 +296,12 @@ def test_a_host_that_is_killed_leaves_nothing_running(tmp_path: Path) -> None:
     from suites import Bench
     Bench(Path({str(tmp_path)!r}), {source!r}, {textwrap.dedent(tests)!r}).run({{"hangs": ("* 2", "* 3")}})
     """
+    (tmp_path / "temporary").mkdir()
     mark = uuid.uuid4().hex
     harness = str(Path(sys.modules["stormdrain"].__file__ or "").parents[1])
     host = subprocess.Popen(
         [sys.executable, "-c", textwrap.dedent(script)],
-        env={**os.environ, MARK: mark, "PYTHONPATH": harness},
+        env={**os.environ, MARK: mark, "PYTHONPATH": harness, "TMPDIR": str(tmp_path / "temporary")},
         stdout=subprocess.DEVNULL,
     )
     started = bench.suite / "started"
@@ -310,6 +309,8 @@ def test_a_host_that_is_killed_leaves_nothing_running(tmp_path: Path) -> None:
         assert host.poll() is None
         os.sched_yield()
     assert len(marked(mark)) > 3
+    assert list((tmp_path / "temporary").iterdir())
     host.send_signal(signal.SIGKILL)
     host.wait()
     assert left_after(mark, 20) == {}
+    assert list((tmp_path / "temporary").iterdir()) == []

@@ -9,6 +9,8 @@ from __future__ import annotations
 import functools
 import json
 import os
+import select
+import shutil
 import signal
 import sys
 from pathlib import Path
@@ -27,7 +29,11 @@ def main() -> int:
     for descriptor in (life, commands, events):
         os.set_inheritable(descriptor, False)
     with open(settings) as file:
-        return guardian.guard(life, lambda: work(json.load(file), commands, events))
+        status = guardian.guard(life, lambda: work(json.load(file), commands, events))
+    # Only the guardian comes here. A host that was killed cannot clean up after itself.
+    if select.select([life], [], [], 0)[0]:
+        shutil.rmtree(os.path.dirname(settings), ignore_errors=True)
+    return status
 
 
 def work(settings: dict[str, Any], commands: int, events: int) -> int:
