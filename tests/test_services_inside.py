@@ -106,7 +106,7 @@ trio.run(main)
 def server(case):
     return python(case, {program!r}, client=lambda service: service.request("a request", "answer"))
 """
-    played = campaign(source)
+    played = campaign(source, budget_trials=12)
     assert not played.cell.error, played.cell.error
     assert len(swept(played)) >= 4
     assert set(swept(played).values()) <= {"PASS", "N/A"}, played.told()
