@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import gc
 import importlib
+import inspect
 import random
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -40,6 +41,7 @@ from ..model import (
 from ..storms import FAMILIES, SEARCH, Ground, NotHere, names
 from . import closely, drive, searching
 from .canaries import canaries
+from .chains import roots
 from .clock import real_monotonic
 from .pool import Pool, Result
 from .scout import service_ground
@@ -349,7 +351,7 @@ class Campaign:
             python=(sys.version_info[0], sys.version_info[1]),
             points=self.calm.points,
             elapsed=self.calm.elapsed,
-            modules=frozenset(name for name in ("anyio", "trio", "uvloop") if name in sys.modules),
+            modules=frozenset(name for name in ("anyio", "trio", "uvloop") if uses(name, self.probe.file)),
             seed=self.options.seed,
             children=any(fact.name for fact in self.calm.processes),
             **(self._service_ground(self.calm) if self.service else {}),
@@ -674,6 +676,24 @@ def _alike(a: Observation, b: Observation) -> str | None:
         if one != other:
             return f"{what}: {one} and {other}"
     return None
+
+
+def uses(library: str, script: str) -> bool:
+    """Whether the target, or the probe's script itself, has imported anything of a library.
+
+    That it is loaded says nothing: another probe of this worker may have loaded it.
+    """
+    if library not in sys.modules:
+        return False
+    for module in list(sys.modules.values()):
+        file = getattr(module, "__file__", None) or ""
+        if not (roots.is_target(file) or file == script):
+            continue
+        for value in list(vars(module).values()):
+            name = getattr(value, "__name__", None) if inspect.ismodule(value) else getattr(value, "__module__", None)
+            if isinstance(name, str) and name.split(".")[0] == library:
+                return True
+    return False
 
 
 def _import(names: Sequence[str]) -> None:
