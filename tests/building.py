@@ -20,9 +20,7 @@ from stormdrain.model import (
     merge,
 )
 
-CLOSE = Site(
-    "claude_agent_sdk/_internal/transport/subprocess_cli.py", 412, "SubprocessCLITransport.close", True
-)
+CLOSE = Site("claude_agent_sdk/_internal/transport/subprocess_cli.py", 412, "SubprocessCLITransport.close", True)
 CHILD = ProcessFact(4711, "cli --output-format stream-json", "alive", None, CLOSE, "cli", (), "S")
 
 

@@ -55,9 +55,7 @@ def write(folder: Path, files: dict[str, str]) -> Path:
     return folder
 
 
-def pond(
-    folder: Path, version: str = "1.0", *lines: str, more: str = "", files: dict[str, str] | None = None
-) -> Path:
+def pond(folder: Path, version: str = "1.0", *lines: str, more: str = "", files: dict[str, str] | None = None) -> Path:
     """A project `pond` whose module says its depth.
 
     Args:

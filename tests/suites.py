@@ -107,8 +107,7 @@ class Bench:
             confirm(campaign, made, found)
             names = {one.id: one.name for one in made}
             records = {
-                one.name: outcomes.record(one, self.sources, [("here", campaign, found[one.id])], names)
-                for one in made
+                one.name: outcomes.record(one, self.sources, [("here", campaign, found[one.id])], names) for one in made
             }
             return Outcome(baseline, forced, records, {one.name: found[one.id] for one in made}, campaign)
 

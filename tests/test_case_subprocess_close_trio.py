@@ -88,9 +88,7 @@ def test_a_cancelled_scope_waits_for_the_child_to_go(python: str, design: str) -
 @pytest.mark.parametrize("schedule", [MOVE_ON, FAIL_AFTER])
 @pytest.mark.parametrize("design", DESIGNS)
 @pytest.mark.parametrize("python", PYTHONS)
-def test_a_timeout_waits_until_a_child_that_ignores_sigterm_is_killed(
-    python: str, design: str, schedule: str
-) -> None:
+def test_a_timeout_waits_until_a_child_that_ignores_sigterm_is_killed(python: str, design: str, schedule: str) -> None:
     assert row(seen(python, design, schedule)) == ("returned", 10.0, "gone", -9)
 
 

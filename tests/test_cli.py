@@ -55,9 +55,7 @@ def test_help_imports_nothing_but_click(tmp_path: Path) -> None:
         "atexit.register(lambda: print('LOADED', [name for name in names.split() if name in sys.modules]))\n"
         "sys.argv = ['stormdrain', '--help']; main()\n"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True, check=True
-    )
+    done = subprocess.run([sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True, check=True)
     assert "LOADED []" in done.stdout
 
 
@@ -126,9 +124,7 @@ def test_a_reader_that_leaves_early_does_not_make_it_fail(tmp_path: Path) -> Non
     keep(tmp_path / "reports" / "a", run(*[failing_cell(f"{n:08x}") for n in range(400)]))
     call = f"{sys.executable} -c 'from stormdrain.cli import main; main()'"
     script = f"{call} report | head -1; echo ${{PIPESTATUS[0]}}"
-    done = subprocess.run(
-        ["bash", "-c", script], cwd=tmp_path, capture_output=True, text=True, check=True, timeout=60
-    )
+    done = subprocess.run(["bash", "-c", script], cwd=tmp_path, capture_output=True, text=True, check=True, timeout=60)
     assert done.stdout.splitlines()[-1] == "0"
     assert done.stderr == ""
 

@@ -163,9 +163,7 @@ def test_a_schedule_that_base_does_not_have_or_reach_is_told_apart() -> None:
     (missing,) = [c for c in compare([base, head], [*base_trials, *head_trials]) if "_close_impl" in c.aspect]
     assert (missing.kind, "no such schedule" in missing.message) == ("N/A on base", True)
     apart = Trial(BASE, "fail", f"{BASE}/{RAISES}", Verdict.NA, reached=False)
-    (unreached,) = [
-        c for c in compare([base, head], [*base_trials, apart, *head_trials]) if "_close" in c.aspect
-    ]
+    (unreached,) = [c for c in compare([base, head], [*base_trials, apart, *head_trials]) if "_close" in c.aspect]
     assert (unreached.kind, "does not come" in unreached.message) == ("N/A on base", True)
 
 
@@ -225,9 +223,7 @@ def build(kind: str, key: str, role: str) -> list[CellResult]:
 
 
 @given(sides, sides)
-def test_every_finding_on_head_is_accounted_for_and_nothing_is_fixed_unless_head_passed(
-    base: str, head: str
-) -> None:
+def test_every_finding_on_head_is_accounted_for_and_nothing_is_fixed_unless_head_passed(base: str, head: str) -> None:
     cells = build(base, BASE, "base") + build(head, HEAD, "head")
     trials: list[Trial] = []
     changes = compare(cells, trials)

@@ -31,7 +31,9 @@ async def finish(coroutine):
 
 # -- what an operation may leave, since the subject keeps it ---------------------
 
-KEEPS = PRELUDE + """
+KEEPS = (
+    PRELUDE
+    + """
 class Client:
     '''Keeps its connection for the next request; one that was cut off is dropped.'''
 
@@ -137,10 +139,13 @@ class Resolver:
 async def loops_own_threads(case):
     yield Resolver()
 """
+)
 
 # -- how close() may behave ---------------------------------------------------
 
-CLOSES = PRELUDE + """
+CLOSES = (
+    PRELUDE
+    + """
 class Helper:
     def __init__(self):
         self.helper = asyncio.ensure_future(asyncio.sleep(3600))
@@ -205,10 +210,13 @@ async def closes(case):
     await asyncio.sleep(0)
     yield subject
 """
+)
 
 # -- children ------------------------------------------------------------------
 
-CHILDREN = PRELUDE + """
+CHILDREN = (
+    PRELUDE
+    + """
 class Owner:
     def __init__(self, process):
         self.process = process
@@ -299,10 +307,13 @@ async def collect(subject, case):
 async def runs_a_tool(case):
     yield object()
 """
+)
 
 # -- what the standard library does for a living ---------------------------------
 
-LIBRARY = PRELUDE + """
+LIBRARY = (
+    PRELUDE
+    + """
 class Served:
     '''A server with a client on it, in one process.'''
 
@@ -401,6 +412,7 @@ class Retiring:
 async def absorbs_on_purpose(case):
     yield Retiring()
 """
+)
 
 SUBJECTS = {
     "keep_alive": KEEPS,

@@ -83,18 +83,14 @@ def run(environment: Environment, code: str) -> str:
 
 def test_the_revisions_code_runs_from_its_layer(project: Path, cache: Cache, here: Interpreter) -> None:
     environment = prepare(of(project, cache), here, config=NOTHING, cache=cache)
-    told = run(
-        environment, "import pond, sys, importlib.metadata as m; print(pond.__file__, m.version('pond'))"
-    )
+    told = run(environment, "import pond, sys, importlib.metadata as m; print(pond.__file__, m.version('pond'))")
     assert told == f"{environment.layer}/pond/__init__.py 1.0"
     assert run(environment, "import sys; print(sys.prefix != sys.base_prefix)") == "True"
     assert environment.path == (str(environment.layer),)
     assert environment.freeze[0].startswith("pond==1.0  # path:")
 
 
-def test_nothing_in_a_layer_can_be_written_and_it_is_compiled(
-    project: Path, cache: Cache, here: Interpreter
-) -> None:
+def test_nothing_in_a_layer_can_be_written_and_it_is_compiled(project: Path, cache: Cache, here: Interpreter) -> None:
     layer = prepare(of(project, cache), here, config=NOTHING, cache=cache).layer
     paths = [layer, *layer.rglob("*")]
     assert not [path for path in paths if path.stat().st_mode & 0o222]
@@ -125,9 +121,7 @@ def test_a_second_time_nothing_is_built_and_no_program_is_started(
     said.clear()
     started: list[object] = []
     watched = [True]
-    sys.addaudithook(
-        lambda event, args: started.append(args) if event == "subprocess.Popen" and watched else None
-    )
+    sys.addaudithook(lambda event, args: started.append(args) if event == "subprocess.Popen" and watched else None)
     second = [prepare(of(project, fresh, spec), here, config=NOTHING, cache=fresh) for spec in specs]
     watched.clear()
     assert second == first
@@ -155,9 +149,7 @@ def test_an_overlay_that_changes_nothing_of_the_layer_is_noted(
     name = "tests/test_pond.py"
     patch = f"--- a/{name}\n+++ b/{name}\n@@ -1 +1,2 @@\n from pond.pipe import drain\n+# more\n"
     write(tmp_path, {"test.patch": patch})
-    environment = prepare(
-        of(project, cache, f"+{tmp_path / 'test.patch'}"), here, config=NOTHING, cache=cache
-    )
+    environment = prepare(of(project, cache, f"+{tmp_path / 'test.patch'}"), here, config=NOTHING, cache=cache)
     assert environment.notes == ("test.patch: not in the layer: tests/test_pond.py",)
 
 
@@ -166,9 +158,7 @@ def test_the_same_code_reached_by_two_ways_has_the_same_content(
 ) -> None:
     repo = repository(tmp_path / "repo")
     specs = ("main", "worktree", f"path:{repo}")
-    made = [
-        prepare(resolve(spec, project=repo, cache=cache), here, config=NOTHING, cache=cache) for spec in specs
-    ]
+    made = [prepare(resolve(spec, project=repo, cache=cache), here, config=NOTHING, cache=cache) for spec in specs]
     assert len({environment.content for environment in made}) == 1
     assert len({environment.digest for environment in made}) == 1
 
@@ -253,9 +243,7 @@ def names(environment: Environment) -> list[str]:
 def test_dependencies_come_from_the_metadata_and_the_whole_of_them_is_frozen(
     tmp_path: Path, cache: Cache, here: Interpreter, wheels: Path
 ) -> None:
-    project = pond(
-        tmp_path / "pond", "1.0", "Requires-Dist: frog", "Requires-Dist: nowhere; python_version < '3'"
-    )
+    project = pond(tmp_path / "pond", "1.0", "Requires-Dist: frog", "Requires-Dist: nowhere; python_version < '3'")
     environment = prepare(of(project, cache), here, requires=["reed==1.0"], cache=cache)
     assert names(environment) == ["pond==1.0", "frog==1.0", "reed==1.0"]
     assert run(environment, "import frog, pond; print(pond.__file__)").startswith(str(environment.layer))
@@ -344,9 +332,7 @@ def test_variables_that_steer_uv_elsewhere_change_nothing(
     assert not (tmp_path / "target").exists()
 
 
-def prepare_and_tell(
-    project: Path, cache: Cache, here: Interpreter, tell: multiprocessing.Queue[str]
-) -> None:
+def prepare_and_tell(project: Path, cache: Cache, here: Interpreter, tell: multiprocessing.Queue[str]) -> None:
     tell.put(prepare(of(project, cache), here, config=NOTHING, cache=cache).digest)
 
 
@@ -398,26 +384,20 @@ def test_a_group_that_includes_itself_is_told() -> None:
 # Releases: the one place that asks the real index, for a package of ten kilobytes.
 
 
-def test_a_release_is_taken_from_its_source_distribution(
-    fresh: Cache, here: Interpreter, said: list[str]
-) -> None:
+def test_a_release_is_taken_from_its_source_distribution(fresh: Cache, here: Interpreter, said: list[str]) -> None:
     revision = resolve("pypi:aiolimiter==1.3.0", project=Path.cwd(), cache=fresh, sdist=True)
     assert revision.label == "aiolimiter 1.3.0"
     assert revision.source is not None
     assert (revision.source / "PKG-INFO").exists()
     environment = prepare(revision, here, cache=fresh)
     assert run(environment, "import aiolimiter; print(aiolimiter.__version__)") == "1.3.0"
-    assert environment.freeze == (
-        f"aiolimiter==1.3.0  # pypi:aiolimiter==1.3.0, layer {environment.content[:12]}",
-    )
+    assert environment.freeze == (f"aiolimiter==1.3.0  # pypi:aiolimiter==1.3.0, layer {environment.content[:12]}",)
     said.clear()
     resolve("pypi:aiolimiter==1.3.0", project=Path.cwd(), cache=fresh)
     assert said == []
 
 
-def test_a_release_that_is_a_wheel_only_is_taken_as_it_is(
-    fresh: Cache, here: Interpreter, wheels: Path
-) -> None:
+def test_a_release_that_is_a_wheel_only_is_taken_as_it_is(fresh: Cache, here: Interpreter, wheels: Path) -> None:
     revision = resolve("pypi:frog==1.0", project=wheels, cache=fresh)
     assert revision.source is None
     environment = prepare(revision, here, cache=fresh)
@@ -443,9 +423,7 @@ def test_where_the_source_does_not_build_the_wheel_is_taken_and_that_is_noted(
     assert (revision.source / "tests/test_pond.py").exists()
     environment = prepare(revision, here, cache=fresh)
     assert names(environment)[0] == "frog==1.0"
-    assert environment.notes == (
-        "frog 1.0: its source distribution does not build here, the index's wheel was taken",
-    )
+    assert environment.notes == ("frog 1.0: its source distribution does not build here, the index's wheel was taken",)
     with pytest.raises(UsageError, match="does not build"):
         prepare(resolve("pypi:frog==1.0", project=wheels, cache=fresh, sdist=True), here, cache=fresh)
 
@@ -533,9 +511,7 @@ def test_a_release_that_is_not_there_is_told(cache: Cache, spec: str, what: str)
     assert caught.value.where == spec
 
 
-def test_an_index_that_cannot_be_reached_is_told(
-    fresh: Cache, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_index_that_cannot_be_reached_is_told(fresh: Cache, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("UV_DEFAULT_INDEX", "http://127.0.0.1:9/simple")
     monkeypatch.setenv("UV_HTTP_RETRIES", "0")
     monkeypatch.setenv("UV_CACHE_DIR", str(tmp_path / "uv"))

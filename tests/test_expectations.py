@@ -84,7 +84,9 @@ SUBJECTS: dict[str, tuple[str, str]] = {
     "shares_its_fate": ("bystander-unharmed", "concurrent/f:cancel+0.02s"),
 }
 
-SOURCE = PRELUDE + """
+SOURCE = (
+    PRELUDE
+    + """
 @twins(closes=False)
 async def waits_for_nothing(self, case):
     try:
@@ -343,6 +345,7 @@ async def shares_its_fate(self, case):
         self.kept[:] = [asyncio.ensure_future(asyncio.sleep(0.1))]
     await (asyncio.shield(self.kept[0]) if self.correct else self.kept[0])
 """
+)
 
 DISABLED = """
 import dataclasses, os
@@ -410,9 +413,7 @@ def test_every_expectation_has_a_subject_that_breaks_it() -> None:
 
 
 @pytest.mark.parametrize("operation", SUBJECTS)
-def test_a_subject_that_breaks_an_expectation_is_flagged_in_that_one_alone(
-    campaign: Stager, operation: str
-) -> None:
+def test_a_subject_that_breaks_an_expectation_is_flagged_in_that_one_alone(campaign: Stager, operation: str) -> None:
     expectation, schedule = SUBJECTS[operation]
     needs(operation)
     bad = campaign(SOURCE, f"{operation}[bad]", schedules=[schedule])
@@ -432,9 +433,7 @@ def test_its_correct_twin_passes(campaign: Stager, operation: str) -> None:
 
 @pytest.mark.long
 @pytest.mark.parametrize("operation", SUBJECTS)
-def test_in_real_time_the_same_subject_is_flagged_in_the_same_expectation(
-    campaign: Stager, operation: str
-) -> None:
+def test_in_real_time_the_same_subject_is_flagged_in_the_same_expectation(campaign: Stager, operation: str) -> None:
     expectation, schedule = SUBJECTS[operation]
     needs(operation)
     bad = campaign(SOURCE, f"{operation}[bad]", schedules=[schedule], clock="real")
@@ -449,9 +448,7 @@ def test_with_one_check_disabled_by_hand_the_campaign_is_an_error(
 ) -> None:
     (tmp_path / "sitecustomize.py").write_text(DISABLED)
     with Worker(sys.executable, [str(tmp_path)], {"DISABLED": expectation}) as worker:
-        played = campaign(
-            KINDS, probe, storms=["calm"], canaries=True, worker=worker, backend=BACKENDS[probe]
-        )
+        played = campaign(KINDS, probe, storms=["calm"], canaries=True, worker=worker, backend=BACKENDS[probe])
     assert played.cell.verdict is Verdict.ERROR
     assert played.cell.exit_code == 70
     assert f"the check {expectation} did not flag its canary" in played.cell.error

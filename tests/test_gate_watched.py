@@ -97,8 +97,7 @@ def test_a_job_that_runs_no_tests_watches_nothing(tmp_path: Path) -> None:
 def test_a_computed_matrix_is_not_known_and_said_so(tmp_path: Path) -> None:
     workflow(
         tmp_path,
-        "  test:\n    strategy: {matrix: {python: '${{ fromJSON(needs.a.outputs.b) }}'}}\n"
-        "    steps: [{run: pytest}]\n",
+        "  test:\n    strategy: {matrix: {python: '${{ fromJSON(needs.a.outputs.b) }}'}}\n    steps: [{run: pytest}]\n",
     )
     found = watched(tmp_path)
     assert found.pythons is None
@@ -115,9 +114,7 @@ def test_an_unquoted_3_10_is_3_1_as_ci_reads_it(tmp_path: Path) -> None:
     assert "3.1" in found.notes[0]
 
 
-@pytest.mark.parametrize(
-    "text", ["[", "jobs: 3", "jobs: {a: 1, b: {steps: 3}}", "", "- x", "jobs: {a: {steps: [1]}}"]
-)
+@pytest.mark.parametrize("text", ["[", "jobs: 3", "jobs: {a: 1, b: {steps: 3}}", "", "- x", "jobs: {a: {steps: [1]}}"])
 def test_damaged_workflows_break_nothing(tmp_path: Path, text: str) -> None:
     put(tmp_path, ".github/workflows/ci.yml", text)
     assert watched(tmp_path).pythons is None

@@ -203,7 +203,9 @@ class Server:
 
 def test_a_closure_inside_a_function_is_built_without_running_that() -> None:
     seen: list[int] = []
-    made = closure(start, "start.<locals>.handler", defaults=(15,), kwdefaults={"note": "!"}, runner=seen, times=3, count=1)
+    made = closure(
+        start, "start.<locals>.handler", defaults=(15,), kwdefaults={"note": "!"}, runner=seen, times=3, count=1
+    )
     assert made() == "4 15 !"
     assert made(2, note="?") == "7 2 ?"
     assert seen == [15, 2]

@@ -63,9 +63,7 @@ def test_an_interpreter_of_a_virtual_environment_counts_as_the_one_it_was_made_f
     assert str(bare / "venv") not in one.path
 
 
-def test_they_are_looked_for_on_path_in_pyenvs_versions_and_in_uvs(
-    bare: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_they_are_looked_for_on_path_in_pyenvs_versions_and_in_uvs(bare: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     on_path = pretend(bare / "bin/python3.10", "3.10.2")
     of_pyenv = pretend(bare / "pyenv/versions/3.11.4/bin/python", "3.11.4")
     of_uv = pretend(bare / "home/.local/share/uv/python/cpython-3.12.3-linux/bin/python3", "3.12.3")
@@ -85,9 +83,7 @@ def test_of_each_minor_version_the_newest_is_taken(bare: Path) -> None:
     assert [full for full, _ in found()] == ["3.12.10"]
 
 
-def test_one_that_is_named_wins_over_a_newer_one_that_is_found(
-    bare: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_one_that_is_named_wins_over_a_newer_one_that_is_found(bare: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pretend(bare / "pyenv/versions/3.12.9/bin/python", "3.12.9")
     older = pretend(bare / "own/python", "3.12.1")
     newer = pretend(bare / "own/python3", "3.12.2")
@@ -137,9 +133,7 @@ def test_each_is_asked_once_until_it_changes(bare: Path) -> None:
     assert calls.read_text() == "asked\nasked\n"
 
 
-def test_they_are_found_where_the_cache_cannot_be_written(
-    bare: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_they_are_found_where_the_cache_cannot_be_written(bare: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pretend(bare / "bin/python3.12", "3.12.1")
     monkeypatch.setenv("STORMDRAIN_CACHE", "/dev/null/cache")
     assert [full for full, _ in found()] == ["3.12.1"]
@@ -148,9 +142,7 @@ def test_they_are_found_where_the_cache_cannot_be_written(
 def test_the_wanted_ones_come_in_the_order_asked_for_and_each_once(bare: Path) -> None:
     for full in ("3.11.4", "3.12.1"):
         pretend(bare / f"pyenv/versions/{full}/bin/python", full)
-    wanted = find_interpreters(
-        ["3.12", "3.11.4", "python3.12", str(bare / "pyenv/versions/3.12.1/bin/python")]
-    )
+    wanted = find_interpreters(["3.12", "3.11.4", "python3.12", str(bare / "pyenv/versions/3.12.1/bin/python")])
     assert [one.full for one in wanted] == ["3.12.1", "3.11.4"]
     assert [one.full for one in find_interpreters()] == ["3.11.4", "3.12.1"]
 
@@ -159,9 +151,7 @@ def test_a_missing_one_is_told_with_those_that_were_found(bare: Path) -> None:
     with pytest.raises(UsageError, match="found: none"):
         find_interpreters()
     pretend(bare / "bin/python3.12", "3.12.1")
-    with pytest.raises(
-        UsageError, match=r"Python 3.14 was not found on this machine; found: 3.12.1"
-    ) as caught:
+    with pytest.raises(UsageError, match=r"Python 3.14 was not found on this machine; found: 3.12.1") as caught:
         find_interpreters(["3.12", "3.14"])
     assert "STORMDRAIN_PYTHONS" in caught.value.todo
 

@@ -96,9 +96,7 @@ def test_tests_that_cannot_even_be_imported_on_base_are_red_for_the_wrong_reason
         },
     )
     request = MutationRequest(tests=("tests",), project=tmp_path)
-    (one,) = compare(
-        request, revision(new), environment(old), environment(new), None, "3.11", lambda line: None
-    )
+    (one,) = compare(request, revision(new), environment(old), environment(new), None, "3.11", lambda line: None)
     assert (one.kind, one.reason) == ("wrong reason", "ImportError")
 
 

@@ -103,9 +103,7 @@ def test_an_except_arm_is_dropped_and_the_others_stay() -> None:
 
 def test_a_decorator_is_dropped() -> None:
     head = "@cache\n@other\ndef f():\n    return 1\n"
-    assert (
-        "@other\ndef f():\n    return 1\n" in taken_back("def f():\n    return 1\n", head)["drop-decorator"]
-    )
+    assert "@other\ndef f():\n    return 1\n" in taken_back("def f():\n    return 1\n", head)["drop-decorator"]
 
 
 def test_each_statement_of_an_added_method_is_dropped() -> None:

@@ -182,9 +182,7 @@ def place(folder: Path) -> Iterator[Place]:
 def leak(campaign: Stager, where: Place, kind: str, times: int, clock: str = "virtual") -> None:
     """So many trials of one kind of leak; after them nothing runs but the worker."""
     once = "cancel-storm(once)/f:cancel+0.005s"
-    played = campaign(
-        LEAKS, f"leaks[{kind}]", schedules=[once] * times, worker=where.worker, clock=clock, jobs=6
-    )
+    played = campaign(LEAKS, f"leaks[{kind}]", schedules=[once] * times, worker=where.worker, clock=clock, jobs=6)
     trials = [trial for trial in played.trials if trial.phase == "storm"]
     assert len(trials) == times
     for trial in trials:
@@ -314,8 +312,6 @@ def test_a_host_that_is_killed_leaves_nothing_but_its_record(project: Path, tmp_
 
 
 @pytest.mark.long
-def test_a_host_that_is_killed_at_fifty_moments_leaves_nothing_but_its_records(
-    project: Path, tmp_path: Path
-) -> None:
+def test_a_host_that_is_killed_at_fifty_moments_leaves_nothing_but_its_records(project: Path, tmp_path: Path) -> None:
     for moment in range(50):
         kill_the_host(project, tmp_path / f"out{moment}", moment)

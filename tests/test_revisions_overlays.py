@@ -83,9 +83,7 @@ def test_any_number_of_overlays_follows_any_form(
     assert [str(overlay.path.relative_to(project)) for overlay in spec.overlays] == files
 
 
-def test_an_overlay_is_looked_for_here_and_then_in_the_project(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_overlay_is_looked_for_here_and_then_in_the_project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     project = write(tmp_path / "project", {"both.toml": "project", "there.toml": "project"})
     here = write(tmp_path / "here", {"both.toml": "here"})
     monkeypatch.chdir(here)
@@ -113,9 +111,7 @@ def diff(old: str, new: str, name: str = "f.py") -> bytes:
 
 
 def lines_of(text: str) -> list[str]:
-    return [line + "\n" for line in text.split("\n")[:-1]] + (
-        [text.split("\n")[-1]] if text.split("\n")[-1] else []
-    )
+    return [line + "\n" for line in text.split("\n")[:-1]] + ([text.split("\n")[-1]] if text.split("\n")[-1] else [])
 
 
 @given(old=LINES, new=LINES, end_old=st.booleans(), end_new=st.booleans())
@@ -186,9 +182,7 @@ def test_a_patch_finds_its_file_without_the_folders_above_the_package(tmp_path: 
 def test_a_patch_adds_removes_and_renames(tmp_path: Path) -> None:
     repo = repository(tmp_path / "repo")
     git(repo, "mv", "src/pond/pipe.py", "src/pond/tube.py")
-    write(
-        repo, {"src/pond/new/deep.py": "NEW = 1\n", "src/pond/tube.py": "def drain():\n    return 'tube'\n"}
-    )
+    write(repo, {"src/pond/new/deep.py": "NEW = 1\n", "src/pond/tube.py": "def drain():\n    return 'tube'\n"})
     (repo / "src/pond/__init__.py").unlink()
     commit(repo)
     text = git(repo, "diff", "--find-renames=30%", "HEAD~1") + "\n"
@@ -252,9 +246,7 @@ def test_edits_that_do_not_fit_are_told(tmp_path: Path, text: str, match: str) -
 # Over a tree.
 
 
-def test_a_tree_has_the_overlays_applied_tests_too_and_the_plain_one_stays(
-    tmp_path: Path, cache: Cache
-) -> None:
+def test_a_tree_has_the_overlays_applied_tests_too_and_the_plain_one_stays(tmp_path: Path, cache: Cache) -> None:
     repo = repository(tmp_path / "repo")
     git(repo, "checkout", "--quiet", "-b", "topic")
     write(

@@ -67,9 +67,7 @@ def test_the_working_tree_has_what_is_uncommitted_and_untracked_but_not_what_is_
     assert not (source / "noise.log").exists()
 
 
-def test_a_working_tree_that_did_not_change_is_one_revision_and_one_that_did_another(
-    repo: Path, cache: Cache
-) -> None:
+def test_a_working_tree_that_did_not_change_is_one_revision_and_one_that_did_another(repo: Path, cache: Cache) -> None:
     first = resolve("worktree", project=repo, cache=cache)
     again = resolve("worktree", project=repo, cache=cache)
     write(repo, {"src/pond/__init__.py": "DEPTH = 6\n"})
@@ -157,9 +155,7 @@ def test_an_lfs_filter_is_never_run(tmp_path: Path, repo: Path, cache: Cache) ->
     for which in ("smudge", "clean"):
         git(repo, "config", f"filter.lfs.{which}", f"touch {ran}; cat")
     git(repo, "config", "filter.lfs.required", "true")
-    home = write(
-        tmp_path / "home", {".gitconfig": f'[filter "lfs"]\n  smudge = touch {ran}; cat\n  required = true\n'}
-    )
+    home = write(tmp_path / "home", {".gitconfig": f'[filter "lfs"]\n  smudge = touch {ran}; cat\n  required = true\n'})
     before = os.environ.get("HOME")
     os.environ["HOME"] = str(home)
     try:
@@ -189,12 +185,8 @@ def test_hooks_and_variables_of_a_calling_git_change_nothing(
     assert resolve("main", project=repo, cache=cache).commit == made
 
 
-@pytest.mark.parametrize(
-    "space", ["refs/pull/7/head", "refs/merge-requests/7/head"], ids=["github", "gitlab"]
-)
-def test_a_pull_request_is_fetched_from_the_remote_as_it_is_now(
-    tmp_path: Path, cache: Cache, space: str
-) -> None:
+@pytest.mark.parametrize("space", ["refs/pull/7/head", "refs/merge-requests/7/head"], ids=["github", "gitlab"])
+def test_a_pull_request_is_fetched_from_the_remote_as_it_is_now(tmp_path: Path, cache: Cache, space: str) -> None:
     remote = repository(tmp_path / "remote")
     git(tmp_path, "clone", "--quiet", str(remote), "mine")
     git(remote, "checkout", "--quiet", "--detach")
@@ -242,9 +234,7 @@ def test_a_ref_that_is_not_there_is_told(repo: Path, cache: Cache) -> None:
 
 
 @pytest.mark.parametrize("spec", ["main", "worktree", "pr/1"])
-def test_outside_of_a_repository_the_error_says_what_else_there_is(
-    tmp_path: Path, cache: Cache, spec: str
-) -> None:
+def test_outside_of_a_repository_the_error_says_what_else_there_is(tmp_path: Path, cache: Cache, spec: str) -> None:
     with pytest.raises(UsageError, match="not a git repository") as caught:
         resolve(spec, project=pond(tmp_path / "plain"), cache=cache)
     assert "path:DIR" in caught.value.todo
@@ -329,9 +319,7 @@ def test_a_directory_that_is_a_repository_is_taken_as_its_working_tree(
 
 
 def test_caches_and_environments_are_no_part_of_a_plain_directory(tmp_path: Path, cache: Cache) -> None:
-    project = pond(
-        tmp_path / "pond", files={"env/pyvenv.cfg": "", "env/lib/x.py": "", "__pycache__/x.pyc": ""}
-    )
+    project = pond(tmp_path / "pond", files={"env/pyvenv.cfg": "", "env/lib/x.py": "", "__pycache__/x.pyc": ""})
     revision = resolve("path:pond", project=tmp_path, cache=cache)
     assert revision.source is not None
     assert not (revision.source / "env").exists()

@@ -187,9 +187,7 @@ class TestStandardStreams:
         assert process.stdout is not None
         assert read_to_end(process.stdout.fileno()) == '{"type": "system"}\nrawtvå\n'.encode()
 
-    def test_it_answers_with_the_first_reply_that_fits_and_fills_in_what_the_line_says(
-        self, stage: Stage
-    ) -> None:
+    def test_it_answers_with_the_first_reply_that_fits_and_fills_in_what_the_line_says(self, stage: Stage) -> None:
         child = stage.hub.child(
             replies=[
                 ("initialize", ['{"id": <<id>>, "for": <<request_id>>}', "<<missing>> <<open"]),
@@ -380,9 +378,7 @@ class TestLeaving:
 
 
 class TestGrandchildren:
-    def test_one_that_keeps_the_pipe_outlives_the_child_and_delays_the_end_of_stdout(
-        self, stage: Stage
-    ) -> None:
+    def test_one_that_keeps_the_pipe_outlives_the_child_and_delays_the_end_of_stdout(self, stage: Stage) -> None:
         child = stage.hub.child("cli", grandchild="keeps-pipe", says=["hi"])
         process = stage.ready(child)
         assert process.stdout is not None
@@ -511,9 +507,7 @@ class TestHub:
         assert stage.hub.fire(105.0) == 0
 
     def test_the_timeline_names_no_process_id(self, stage: Stage) -> None:
-        child = stage.hub.child(
-            "cli", sigterm="delay:1", says=["x", 2, "y"], on_eof="exit", grandchild="daemon"
-        )
+        child = stage.hub.child("cli", sigterm="delay:1", says=["x", 2, "y"], on_eof="exit", grandchild="daemon")
         process = stage.ready(child)
         process.terminate()
         stage.until(lambda: ("child cli", "waits 1 s (SIGTERM)") in stage.events)
@@ -669,9 +663,7 @@ class TestFraming:
 
     @law
     @given(st.data())
-    def test_frames_come_through_whatever_is_between_them_and_however_they_are_cut(
-        self, data: st.DataObject
-    ) -> None:
+    def test_frames_come_through_whatever_is_between_them_and_however_they_are_cut(self, data: st.DataObject) -> None:
         garbage = st.binary(max_size=40).map(lambda raw: raw.replace(b"\2", b"") + b"\n")
         message = st.tuples(
             st.integers(1, 4_000_000),
@@ -799,8 +791,6 @@ def test_it_is_the_same_on_every_interpreter(python: object, tmp_path: Path) -> 
     ]
 
 
-def test_real_time_is_not_what_the_virtual_clock_replaces(
-    monkeypatch: pytest.MonkeyPatch, stage: Stage
-) -> None:
+def test_real_time_is_not_what_the_virtual_clock_replaces(monkeypatch: pytest.MonkeyPatch, stage: Stage) -> None:
     monkeypatch.setattr(time, "monotonic", lambda: 0.0)
     assert not stage.hub.wait(lambda: False, 0.01)

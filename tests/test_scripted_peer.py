@@ -180,9 +180,7 @@ class TestLanguages:
         client.close()
 
     def test_http_requests_are_answered_with_whole_responses(self, stage: Stage) -> None:
-        peer = stage.hub.peer(
-            speaks="http", replies={"POST /echo": "<<method>> <<path>>: <<body>>", "GET /": "hello"}
-        )
+        peer = stage.hub.peer(speaks="http", replies={"POST /echo": "<<method>> <<path>>: <<body>>", "GET /": "hello"})
         base = f"http://{peer.address}"
         with urllib.request.urlopen(f"{base}/there", timeout=PATIENCE) as response:
             assert response.read() == b"hello"
@@ -404,9 +402,7 @@ class TestProcess:
     ],
     ids=str,
 )
-def test_a_bad_value_is_refused_before_anything_is_started(
-    stage: Stage, script: dict[str, object], said: str
-) -> None:
+def test_a_bad_value_is_refused_before_anything_is_started(stage: Stage, script: dict[str, object], said: str) -> None:
     with pytest.raises(UsageError, match=said) as caught:
         stage.hub.peer("db", **script)
     assert "case.peer('db')" in caught.value.where

@@ -143,7 +143,9 @@ def test_death_by_a_second_signal_after_a_complete_cleanup_is_told_apart(campaig
             leave()
         on(close); say('ready'); wait()
     """
-    source = script({"cleans": cleans}, 'exits={"SIGTERM": 0}, artefacts=lambda case: "result" in os.listdir(case.path)')
+    source = script(
+        {"cleans": cleans}, 'exits={"SIGTERM": 0}, artefacts=lambda case: "result" in os.listdir(case.path)'
+    )
     played = campaign(source, schedules=["signal-repeat(two)/f:signal=SIGTERM!idle/f:signal=SIGTERM+0.1s"])
     (trial,) = played.of("signal-repeat")[-1:]
     assert trial.observation is not None
@@ -189,7 +191,9 @@ def test_the_end_of_stdin_comes_alone_and_before_with_and_after_a_signal(campaig
     assert {f.expectation for f in ends[ONE].findings} == {"returns", "nothing-left"}
 
 
-def test_signals_go_to_the_process_as_a_supervisor_sends_them_or_to_the_group_as_a_terminal_does(campaign: Stager) -> None:
+def test_signals_go_to_the_process_as_a_supervisor_sends_them_or_to_the_group_as_a_terminal_does(
+    campaign: Stager,
+) -> None:
     family = """
         child = posix.fork()
         if child == 0: say('ready'); wait()

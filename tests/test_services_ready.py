@@ -24,15 +24,15 @@ def python(case, program, *words, **options):
 ONE = "signal/f:signal=SIGTERM!idle"
 
 READY = {
-    "a line on stderr": '''
+    "a line on stderr": """
     return python(case, "os.write(1, b'up but'); os.write(2, b'now serving\\\\n'); signal.pause()",
-                  ready=ready_line("serving", stream="stderr"))''',
-    "a reply to a line": '''
+                  ready=ready_line("serving", stream="stderr"))""",
+    "a reply to a line": """
     return python(case, "line = sys.stdin.readline(); print('re: ' + line, flush=True); signal.pause()",
-                  ready=ready_reply("hello", "re: hello"))''',
-    "a port": '''
+                  ready=ready_reply("hello", "re: hello"))""",
+    "a port": """
     port = case.port()
-    return python(case, f"one = socket.create_server(('127.0.0.1', {port})); signal.pause()", ready=ready_port(port))''',
+    return python(case, f"one = socket.create_server(('127.0.0.1', {port})); signal.pause()", ready=ready_port(port))""",
     "a reply on a port": '''
     port = case.port()
     program = f"""
@@ -71,7 +71,9 @@ def program(body: str, terms: str = "") -> str:
 
 BAD = {
     "never ready": (
-        program("""return python(case, "print('listening on nothing', flush=True); signal.pause()", ready=ready_line("never"))"""),
+        program(
+            """return python(case, "print('listening on nothing', flush=True); signal.pause()", ready=ready_line("never"))"""
+        ),
         "a line with 'never' did not come; it printed: listening on nothing",
         4,
     ),
@@ -96,7 +98,9 @@ BAD = {
         4,
     ),
     "runs as a daemon": (
-        program("""return python(case, "os.fork() or signal.pause(); print('up', flush=True)", ready=ready_line("no"))"""),
+        program(
+            """return python(case, "os.fork() or signal.pause(); print('up', flush=True)", ready=ready_line("no"))"""
+        ),
         "let it run in the foreground",
         4,
     ),

@@ -79,9 +79,7 @@ def test_a_host_that_is_killed_leaves_what_it_recorded(tmp_path: Path) -> None:
         "for point in range(5): writer.add(failing_trial('aaaaaaaa', point))\n"
         "os.kill(os.getpid(), signal.SIGKILL)\n"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", script, str(tmp_path), str(Path(__file__).parent)], check=False
-    )
+    done = subprocess.run([sys.executable, "-c", script, str(tmp_path), str(Path(__file__).parent)], check=False)
     assert done.returncode == -signal.SIGKILL
     partial = store.load_run(tmp_path)
     assert partial.trials == tuple(failing_trial("aaaaaaaa", point) for point in range(5))

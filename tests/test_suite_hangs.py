@@ -171,8 +171,6 @@ def test_the_unmutated_suite_is_green_three_times(outcome: Outcome) -> None:
 
 
 def test_a_suite_on_one_slot_comes_to_the_same(tmp_path: Path) -> None:
-    outcome = Bench(tmp_path, SOURCE, TESTS, jobs=1).run(
-        {"exits": MUTANTS["exits"], "wrong": MUTANTS["wrong"]}
-    )
+    outcome = Bench(tmp_path, SOURCE, TESTS, jobs=1).run({"exits": MUTANTS["exits"], "wrong": MUTANTS["wrong"]})
     assert outcome.cells("exits") == dict.fromkeys(TOTAL, "crashed")
     assert outcome.cells("wrong") == dict.fromkeys(TOTAL, "failed")

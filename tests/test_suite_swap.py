@@ -206,9 +206,7 @@ def test_swapped_mutants_fail_what_a_cold_start_fails(tmp_path: Path) -> None:
     how = {one.name: warm[one.id].how for one in made}
     for one in made:
         failed = [index for index, record in cold[one.id].results.items() if record["out"] == "failed"]
-        assert [
-            index for index, record in warm[one.id].results.items() if record["out"] == "failed"
-        ] == failed
+        assert [index for index, record in warm[one.id].results.items() if record["out"] == "failed"] == failed
     assert how["decorated"] == how["property"] == how["generator"] == how["cleanup"] == ""
     assert how["free-variable-lost"] == how["attribute"] == how["inner-comprehension"] == ""
     assert "module" in how["constant"]
@@ -266,10 +264,7 @@ def test_the_revision_wins_over_a_checkout_beside_the_tests(tmp_path: Path) -> N
 @pytest.mark.skipif(sys.version_info < (3, 11), reason="the pure packages of this environment are used")
 def test_every_interpreter_comes_to_the_same(tmp_path: Path, other_python: str, pure: Path) -> None:
     bench = Bench(tmp_path, SOURCE, TESTS, python=other_python, path=(str(pure),))
-    wanted = {
-        name: MUTANTS[name]
-        for name in ("constant", "decorated", "attribute", "free-variable-lost", "generator")
-    }
+    wanted = {name: MUTANTS[name] for name in ("constant", "decorated", "attribute", "free-variable-lost", "generator")}
     outcome = bench.run(wanted)
     assert outcome.baseline.left_out == {}
     assert [outcome.ran[name].how for name in wanted if name != "constant"] == [""] * 4

@@ -52,7 +52,9 @@ def by_token(played: Played) -> dict[str, Trial]:
 
 # -- both clocks -----------------------------------------------------------------
 
-CLOSING = PRELUDE + """
+CLOSING = (
+    PRELUDE
+    + """
 PATIENCE = float(os.environ.get("PATIENCE", "0.15"))
 
 class Plain(Closing):
@@ -103,6 +105,7 @@ async def closing(case):
     await tool.ready()
     yield kind(process)
 """
+)
 BOTH = (ONCE, EVERY, TIMEOUT, "cancel-sweep/f:cancel@1", "cancel-sweep/f:cancel@3")
 
 
@@ -171,7 +174,9 @@ def held(trial: Trial) -> str:
     return "; ".join(why for why in seen(trial).holds if why != "on its way")
 
 
-SLOW_CHILD = PRELUDE + """
+SLOW_CHILD = (
+    PRELUDE
+    + """
 PROGRAM = '''
 import signal, sys, time
 def slowly(number, frame):
@@ -214,6 +219,7 @@ async def slow(case):
     await process.stdout.readline()
     yield Slow(process)
 """
+)
 
 
 @pytest.mark.parametrize("child", ["python", "sh"])
@@ -226,7 +232,9 @@ def test_a_child_that_needs_a_while_after_sigterm_holds_the_clock(campaign: Stag
         assert "neither scripted nor inert" in held(trial)
 
 
-THREAD = PRELUDE + """
+THREAD = (
+    PRELUDE
+    + """
 class Threaded:
     async def close(self):
         job = asyncio.ensure_future(asyncio.to_thread(self.work))
@@ -248,6 +256,7 @@ class Threaded:
 async def threaded(case):
     yield Threaded()
 """
+)
 
 
 def test_a_job_in_a_worker_thread_holds_the_clock(campaign: Stager) -> None:
@@ -288,7 +297,9 @@ def slow_server() -> Iterator[int]:
     thread.join(10)
 
 
-CLIENT = PRELUDE + """
+CLIENT = (
+    PRELUDE
+    + """
 class Client:
     async def close(self):
         if self.writer.is_closing():
@@ -307,6 +318,7 @@ async def client(case):
     yield made
     await made.writer.wait_closed()
 """
+)
 
 
 def test_a_socket_that_leads_out_of_the_trial_holds_the_clock(campaign: Stager, slow_server: int) -> None:
@@ -318,7 +330,9 @@ def test_a_socket_that_leads_out_of_the_trial_holds_the_clock(campaign: Stager, 
             assert "a socket leads out of the trial (to 127.0.0.1 port" in held(trial)
 
 
-INERT = PRELUDE + """
+INERT = (
+    PRELUDE
+    + """
 class Idle(Closing):
     async def close(self):
         try:
@@ -333,6 +347,7 @@ async def idle(case):
     case.inert(process.pid)
     yield Idle(process)
 """
+)
 
 
 def test_a_child_that_the_probe_declares_inert_does_not_hold_the_clock(campaign: Stager) -> None:
@@ -341,7 +356,9 @@ def test_a_child_that_the_probe_declares_inert_does_not_hold_the_clock(campaign:
     assert "inert" not in held(played.calm)
 
 
-BUSY = PRELUDE + """
+BUSY = (
+    PRELUDE
+    + """
 class Waiting(Closing):
     async def close(self):
         for _ in range(80):  # of these waits none may cost a second of standing still
@@ -353,6 +370,7 @@ class Waiting(Closing):
 async def beside_a_busy_child(case):
     yield Waiting(await asyncio.create_subprocess_exec("sh", "-c", "while :; do sleep 0.001; done"))
 """
+)
 
 
 def test_beside_a_child_that_is_always_busy_the_clock_goes_on(campaign: Stager) -> None:
@@ -364,7 +382,9 @@ def test_beside_a_child_that_is_always_busy_the_clock_goes_on(campaign: Stager) 
 
 # -- which clock -------------------------------------------------------------------
 
-DIFFERS = PRELUDE + """
+DIFFERS = (
+    PRELUDE
+    + """
 class Impatient:
     async def close(self):
         began = time.time()
@@ -376,6 +396,7 @@ class Impatient:
 async def impatient(case):
     yield Impatient()
 """
+)
 
 
 def test_where_calm_differs_between_the_clocks_real_time_is_used_and_why_is_said(campaign: Stager) -> None:
@@ -387,7 +408,9 @@ def test_where_calm_differs_between_the_clocks_real_time_is_used_and_why_is_said
     assert played.cell.verdict is Verdict.PASS, played.told()
 
 
-ONLY_VIRTUAL = PRELUDE + """
+ONLY_VIRTUAL = (
+    PRELUDE
+    + """
 class Hasty:
     async def run(self):
         began = time.time()
@@ -409,6 +432,7 @@ class Swallowing:
 async def runs(case):
     yield case.param()
 """
+)
 
 
 def test_a_finding_that_real_time_does_not_show_is_unresolved(campaign: Stager) -> None:
@@ -430,7 +454,9 @@ def test_a_finding_is_confirmed_in_real_time_and_says_how_often(campaign: Stager
 
 # -- honesty -----------------------------------------------------------------------
 
-HONEST = PRELUDE + """
+HONEST = (
+    PRELUDE
+    + """
 class Subject:
     async def short(self):
         await asyncio.sleep(0.01)
@@ -471,6 +497,7 @@ def make(name):
 probes = {name: make(name) for name in ("short", "waits", "blocks", "dies", "forks")}
 globals().update(probes)
 """
+)
 
 
 def test_a_fault_whose_moment_never_came_is_not_reached_and_no_pass(campaign: Stager) -> None:
@@ -523,7 +550,9 @@ def test_a_fork_of_the_target_is_its_child_and_not_the_trial(campaign: Stager) -
     assert seen(played.trials[-1]).outcome.kind == "raised"
 
 
-ENDS = PRELUDE + """
+ENDS = (
+    PRELUDE
+    + """
 class Subject:
     upset = False
 
@@ -552,6 +581,7 @@ def block(upset):
 
 dies, blocks = make("dies", die), make("blocks", block)
 """
+)
 
 
 def test_a_trial_that_dies_before_it_could_tell_what_was_left_is_unresolved(campaign: Stager) -> None:
@@ -567,7 +597,9 @@ def line(number: int) -> str:
 
 # -- what is left, and when --------------------------------------------------------
 
-CONNECTS = PRELUDE + """
+CONNECTS = (
+    PRELUDE
+    + """
 class Client:
     process = None
 
@@ -590,6 +622,7 @@ async def connects(case):
     yield client
     await client.close()
 """
+)
 
 
 def test_what_the_subject_keeps_in_calm_is_not_left_and_what_it_lost_is(campaign: Stager) -> None:

@@ -363,9 +363,7 @@ def test_a_cancelled_scope_cuts_short_what_is_not_shielded_and_nothing_else(camp
 
 
 @pytest.mark.parametrize("schedule", [FAIL_AFTER, MOVE_ON_AFTER])
-def test_a_timeout_strikes_on_its_moment_and_the_finding_says_where(
-    campaign: Stager, schedule: str
-) -> None:
+def test_a_timeout_strikes_on_its_moment_and_the_finding_says_where(campaign: Stager, schedule: str) -> None:
     played = trio_campaign(campaign, ESCALATES, "escalates[plain]", schedule)
     struck = last(played)
     assert struck.elapsed == 0.05
@@ -544,7 +542,9 @@ def test_a_group_of_cancellations_is_a_cancellation_and_is_reported_as_it_comes(
 
 
 def test_who_cancels_a_scope_is_seen_and_a_deadline_is_nobody(campaign: Stager) -> None:
-    source = PRELUDE + """
+    source = (
+        PRELUDE
+        + """
 @probe(operation="run", backends=["trio"])
 async def cancels(case):
     yield Cancels(case, True)
@@ -557,13 +557,16 @@ class Cancels(Subject):
             scope.cancel()
             await trio.sleep(1)
 """
+    )
     (cancel,) = seen(trio_campaign(campaign, source, "cancels", ONCE).calm).cancels
     assert cancel.caller is not None
     assert cancel.caller.function.endswith("run")
 
 
 def test_a_nursery_of_the_probe_that_breaks_cancels_the_operation_alone(campaign: Stager) -> None:
-    source = PRELUDE + """
+    source = (
+        PRELUDE
+        + """
 @probe(operation="run", backends=["trio"])
 async def breaks(case):
     try:
@@ -582,6 +585,7 @@ class Breaks(Subject):
     async def fail(self):
         raise ValueError("a background task has failed")
 """
+    )
     calm = seen(trio_campaign(campaign, source, "breaks", ONCE).calm)
     assert calm.outcome.error is not None
     assert calm.outcome.error.type == "Cancelled"
@@ -589,7 +593,9 @@ class Breaks(Subject):
 
 
 def test_a_system_task_that_crashes_is_reported_with_its_error(campaign: Stager) -> None:
-    source = PRELUDE + """
+    source = (
+        PRELUDE
+        + """
 @probe(operation="run", backends=["trio"])
 async def crashes(case):
     yield Crashes(case, True)
@@ -602,6 +608,7 @@ class Crashes(Subject):
     async def fail(self):
         raise ValueError("a system task has failed")
 """
+    )
     played = trio_campaign(campaign, source, "crashes", ONCE)
     calm = seen(played.calm)
     assert any("a system task has failed" in report.message for report in calm.reports), calm.reports
@@ -745,9 +752,7 @@ def fresh_worker(tmp_path: Path) -> Iterator[Worker]:
         yield worker
 
 
-def test_an_internal_that_is_missing_leaves_the_cell_unresolved_by_name(
-    campaign: Stager, fresh_worker: Worker
-) -> None:
+def test_an_internal_that_is_missing_leaves_the_cell_unresolved_by_name(campaign: Stager, fresh_worker: Worker) -> None:
     source = SOURCE + "\nimport trio._core._run\ndel trio._core._run._r\n"
     cell = trio_campaign(campaign, source, "swallows[good]", ONCE, worker=fresh_worker).cell
     assert cell.verdict is Verdict.UNRESOLVED
@@ -758,10 +763,13 @@ def test_an_internal_that_is_missing_leaves_the_cell_unresolved_by_name(
 def test_what_is_not_seen_on_a_version_is_said_and_its_expectations_are_not_judged(
     campaign: Stager, fresh_worker: Worker
 ) -> None:
-    source = SOURCE + """
+    source = (
+        SOURCE
+        + """
 from stormdrain.worker.drive import trio_internals
 trio_internals.SEES_THROWN = False
 """
+    )
     options = {"storms": ["cancel-storm"], "backend": "trio", "canaries": True, "worker": fresh_worker}
     played = campaign(source, "swallows[bad]", **options)
     assert not played.cell.error, played.told()

@@ -96,9 +96,7 @@ def find(field: Field, fails: Callable[[Schedule], bool], seed: int, count: int)
     )
     with _undistracted():
         try:
-            found: Schedule = hypothesis.find(
-                strategy(field), fails, settings=settings, random=random.Random(seed)
-            )
+            found: Schedule = hypothesis.find(strategy(field), fails, settings=settings, random=random.Random(seed))
         except NoSuchExample:
             return None
     return found

@@ -121,12 +121,21 @@ def read_script(file: Path) -> Script:
     except SyntaxError as error:
         raise UsageError(f"The probe script is not Python: {error.msg}.", where=f"{file}:{error.lineno}", todo="mend it") from error
     requires: list[str] = []
+    constants = {
+        target.id: node.value
+        for node in tree.body
+        if isinstance(node, ast.Assign)
+        for target in node.targets
+        if isinstance(target, ast.Name)
+    }
     for node in ast.walk(tree):
         if not isinstance(node, ast.Call) or getattr(node.func, "id", getattr(node.func, "attr", "")) not in ("probe", "service"):
             continue
         for keyword in node.keywords:
             if keyword.arg == "requires":
-                requires += _literal(keyword.value, file)
+                value = keyword.value
+                named = constants.get(value.id, value) if isinstance(value, ast.Name) else value
+                requires += _literal(named, file)
     return Script(file, tuple(dict.fromkeys(requires)), hashlib.sha256(data).hexdigest()[:16])
 
 
@@ -137,7 +146,7 @@ def _literal(node: ast.expr, file: Path) -> list[str]:
         value = None
     if not isinstance(value, (list, tuple)) or not all(isinstance(item, str) for item in value):
         raise UsageError(
-            "`requires` must be a literal list of requirements: it is read before the script can be imported.",
+            "`requires` must be a literal list of requirements, or the name of one: it is read before the script is imported.",
             where=f"{file}:{node.lineno}",
             todo='write it out: requires=["anyio==4.2.0"]',
         )

@@ -128,9 +128,7 @@ def _edit_path_of(table: Mapping[str, object], where: str) -> str:
         return name.replace(".", "/") + ".py"
     path = str(table["path"])
     if not path or path.startswith("/") or "\\" in path or {"..", "."} & set(path.split("/")):
-        raise UsageError(
-            f"{path!r} is no path below the import root", where=where, todo='write path = "pkg/mod.py"'
-        )
+        raise UsageError(f"{path!r} is no path below the import root", where=where, todo='write path = "pkg/mod.py"')
     return path
 
 
@@ -175,9 +173,7 @@ def splices(edit: Edit, source: bytes, path: str) -> tuple[Splice, ...]:
     return (_symbol_splice(edit, source, path, symbols, symbol, where),)
 
 
-def _symbol_splice(
-    edit: Edit, source: bytes, path: str, symbols: Symbols, symbol: Symbol, where: str
-) -> Splice:
+def _symbol_splice(edit: Edit, source: bytes, path: str, symbols: Symbols, symbol: Symbol, where: str) -> Splice:
     first, last = symbols.whole_lines(symbol)
     if edit.operation == "delete":
         shares = source[first : symbol.start].strip() or source[symbol.end : last].strip()[:1] == b";"
@@ -196,9 +192,7 @@ def _symbol_splice(
     return Splice(path, last, last, _encoded(gap + text, source))
 
 
-def _text_splices(
-    edit: Edit, source: bytes, path: str, start: int, end: int, where: str
-) -> tuple[Splice, ...]:
+def _text_splices(edit: Edit, source: bytes, path: str, start: int, end: int, where: str) -> tuple[Splice, ...]:
     old, new = _encoded(edit.old, source), _encoded(edit.text, source)
     found, at = [], source.find(old, start, end)
     while at >= 0:

@@ -48,7 +48,9 @@ def link_folder(cache: Path | None = None) -> Path:
             fresh.symlink_to(_PACKAGE, target_is_directory=True)
             os.replace(fresh, link)
     except OSError as error:
-        raise UsageError(f"The worker's folder cannot be written: {error.strerror}.", where=str(root), todo="free it, or set TMPDIR") from error
+        raise UsageError(
+            f"The worker's folder cannot be written: {error.strerror}.", where=str(root), todo="free it, or set TMPDIR"
+        ) from error
     return root
 
 

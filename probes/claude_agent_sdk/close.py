@@ -2,6 +2,7 @@
 
 from claude_agent_sdk import ClaudeAgentOptions
 from claude_agent_sdk._internal.transport.subprocess_cli import SubprocessCLITransport
+
 from stormdrain import probe
 
 CLI = {
@@ -16,7 +17,14 @@ CLI = {
     count=["_close_impl"],
     fail=["_close_impl:RuntimeError", "_process.terminate:PermissionError"],
     parametrize=CLI,
-    requires=["anyio==4.15.0", "trio==0.34.0", "sniffio==1.3.1", "mcp<=2.3.0", "jsonschema==4.26.0", "pydantic==2.14.4"],
+    requires=[
+        "anyio==4.15.0",
+        "trio==0.34.0",
+        "sniffio==1.3.1",
+        "mcp<=2.3.0",
+        "jsonschema==4.26.0",
+        "pydantic==2.14.4",
+    ],
     env={"CLAUDE_AGENT_SDK_SKIP_VERSION_CHECK": "1"},
 )
 async def transport(case):

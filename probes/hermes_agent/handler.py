@@ -11,6 +11,7 @@ os.environ["HERMES_HOME"] = tempfile.mkdtemp(prefix="hermes-")
 import gateway.shutdown_forensics
 from gateway.config import GatewayConfig
 from gateway.run import GatewayRunner, start_gateway
+
 from stormdrain import closure, deliver, probe
 
 # The handler also starts a `ps` in a session of its own, for the log: beside the point here.
@@ -93,7 +94,12 @@ async def sweep(case):
     yield runner
 
 
-@probe(operation=deliver("SIGTERM", until="wait_for_shutdown"), victim="GatewayRunner.stop", requires=PINS, storms=["cancel-sweep"])
+@probe(
+    operation=deliver("SIGTERM", until="wait_for_shutdown"),
+    victim="GatewayRunner.stop",
+    requires=PINS,
+    storms=["cancel-sweep"],
+)
 async def cancelled(case):
     """The real stop(), cancelled at every step of it: what becomes of the shutdown?"""
     yield runner_with_handler()

@@ -33,7 +33,13 @@ def proxy(case, server, client=None):
     return case.spawn([sys.executable, *words], ready=ready_reply(call(1, "initialize"), '"id": 1'), client=client)
 
 
-@service(exits={"SIGTERM": 130, "SIGINT": 130, "EOF": 0}, artefacts=is_whole, prompt=5, parametrize=SERVERS, requires=REQUIRES)
+@service(
+    exits={"SIGTERM": 130, "SIGINT": 130, "EOF": 0},
+    artefacts=is_whole,
+    prompt=5,
+    parametrize=SERVERS,
+    requires=REQUIRES,
+)
 def record(case):
     """The client has had its first answer and is idle."""
     yield proxy(case, case.child("server", replies={"initialize": [REPLY]}, **case.param))

@@ -47,7 +47,9 @@ def cell_options(function: F) -> F:
 
 def revision_options(function: F) -> F:
     """`--base REV` and `--head REV`."""
-    revisions = "worktree, a git ref, pr/N, pypi:name==version, path:DIR, stdlib; each with +overlay.toml or +file.patch"
+    revisions = (
+        "worktree, a git ref, pr/N, pypi:name==version, path:DIR, stdlib; each with +overlay.toml or +file.patch"
+    )
     for option in (
         click.option("--head", default=None, metavar="REV", help=f"Default: worktree. One of {revisions}."),
         click.option("--base", default=None, metavar="REV", help="What head is compared with."),

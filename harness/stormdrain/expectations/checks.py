@@ -84,11 +84,17 @@ def _chain_at(schedule: Schedule, points: tuple[Point, ...]) -> tuple[Site, ...]
 
 @dataclass(frozen=True)
 class Problem:
-    """Something that did not hold: a sentence, a place, what was seen."""
+    """Something that did not hold: a sentence, a place, what was seen.
+
+    amount: how much of it there is, where a probe may allow so much (seconds, turns, entries, things).
+    mild: the heading of a note that it is, unless the probe tightens the expectation.
+    """
 
     message: str
     site: Site | None = None
     seen: tuple[str, ...] = ()
+    amount: float | None = None
+    mild: str = ""
 
 
 class NotApplicable(Exception):
@@ -221,7 +227,16 @@ def _child_reaped(context: Context) -> Iterator[Problem]:
             f"left a child{when}: {items[0].what}" + (f", and {len(items) - 1} more" if len(items) > 1 else ""),
             context.site or items[0].site,
             tuple(item.what + (f" (started at {item.site})" if item.site else "") for item in items),
+            len(items),
         )
+    yield from _late(context, "process")
+
+
+def _late(context: Context, *kinds: str) -> Iterator[Problem]:
+    """What was left when the operation ended, and went away by itself a little later."""
+    for item in context.seen.late:
+        if item.kind in kinds:
+            yield Problem(f"gone only while settling: {item.what}", context.site or item.site, mild="late")
 
 
 @_check("no-orphans", "No process whose parent is gone is left beyond calm.")
@@ -232,7 +247,8 @@ def _no_orphans(context: Context) -> Iterator[Problem]:
         raise NotApplicable("the grandchild is the storm's own: a target need not know of it")
     items, when = _processes(context, orphans=True)
     if items:
-        yield Problem(f"left an orphan{when}: {items[0].what}", context.site, tuple(item.what for item in items))
+        told = tuple(item.what for item in items)
+        yield Problem(f"left an orphan{when}: {items[0].what}", context.site, told, len(items))
 
 
 def _leak_check(*kinds: str) -> Callable[[Context], Iterator[Problem]]:
@@ -246,7 +262,9 @@ def _leak_check(*kinds: str) -> Callable[[Context], Iterator[Problem]]:
                 f"left a {items[0].kind}{when}: {items[0].what}{more}",
                 context.site or items[0].site,
                 tuple(item.what + (f" (from {item.site})" if item.site else "") for item in items),
+                len(items),
             )
+        yield from _late(context, *kinds)
 
     return look
 
@@ -297,6 +315,13 @@ def _cancellation_delivered(context: Context) -> Iterator[Problem]:
             f"the cancel was accepted, but {error.type} of the failing cleanup came out instead of the cancellation",
             context.site,
             tuple(f"{one.link or 'raised'}: {one.type}: {one.message}" for one in context.seen.outcome.chain),
+        )
+    elif not error.cancelled and not error.injected:
+        yield Problem(
+            f"the cancel was accepted, and {error.type} of the target's own came out",
+            context.site,
+            tuple(f"{one.link or 'raised'}: {one.type}: {one.message}" for one in context.seen.outcome.chain),
+            mild="cancellation-delivered",
         )
 
 
@@ -455,14 +480,17 @@ def _no_hot_spin(context: Context) -> Iterator[Problem]:
         yield Problem(
             f"the loop spins: {context.seen.spin} and more turns in a row in which nothing happened",
             context.seen.spin_site or context.site,
+            amount=context.seen.spin,
         )
 
 
 @_check("no-blocked-loop", "No callback keeps the loop from running.")
 def _no_blocked_loop(context: Context) -> Iterator[Problem]:
     _entered(context)
-    for blocked in context.seen.blocked[:1]:
-        yield Problem(f"a callback blocked the loop for {blocked.seconds:.2f} s", blocked.site or context.site)
+    if context.seen.blocked:
+        worst = max(context.seen.blocked, key=lambda blocked: blocked.seconds)
+        message = f"a callback blocked the loop for {worst.seconds:.2f} s"
+        yield Problem(message, worst.site or context.site, amount=worst.seconds)
 
 
 @_check("entered-once", "A counted method is entered once, however often the operation is disturbed.")
@@ -477,7 +505,7 @@ def _entered_once(context: Context) -> Iterator[Problem]:
     for name, times in counted.items():
         if times > callers:
             by = f" by {callers} callers" if callers > 1 else ""
-            yield Problem(f"{name} was entered {times} times{by}", context.site)
+            yield Problem(f"{name} was entered {times} times{by}", context.site, amount=times)
 
 
 @_check("within-deadline", "The operation ends within the probe's deadline.")
@@ -487,7 +515,8 @@ def _within_deadline(context: Context) -> Iterator[Problem]:
     if deadline is None:
         raise NotApplicable("the probe gives no deadline")
     if context.seen.elapsed > deadline + 1e-6:
-        yield Problem(f"took {context.seen.elapsed:g} s; the probe allows {deadline:g} s", context.site)
+        message = f"took {context.seen.elapsed:g} s; the probe allows {deadline:g} s"
+        yield Problem(message, context.site, amount=context.seen.elapsed)
 
 
 @_check("follow-up-works", "The subject is still usable: the follow-up works as it does in calm.")
@@ -567,14 +596,26 @@ def judge(context: Context, only: tuple[str, ...] = ()) -> Judgement:
             notes.append(Note(name, f"the check itself failed: {type(error).__name__}: {error}"))
             verdicts.append(Verdict.ERROR)
             continue
-        if problems and stance is not None and stance.kind == "relax":
-            notes += [Note(name, f"{problem.message} (allowed: {stance.reason})") for problem in problems]
-            problems = []
+        said = [(problem, _noted(name, problem, stance)) for problem in problems]
+        notes += [note for _, note in said if note is not None]
+        problems = [problem for problem, note in said if note is None]
         verdicts.append(Verdict.FAIL if problems else Verdict.PASS)
         findings += [_finding(context, name, problem) for problem in problems]
-    notes += [Note("late", f"gone only while settling: {item.what}") for item in context.seen.late]
+    if context.spec.kind == "service":
+        notes += [Note("late", f"gone only while settling: {item.what}") for item in context.seen.late]
     notes += [Note("trial", text) for text in context.seen.notes]
     return Judgement(merge(verdicts), tuple(findings), tuple(notes), tuple(na))
+
+
+def _noted(name: str, problem: Problem, stance: Stance | None) -> Note | None:
+    """The note that a problem is, where it is no finding: it is mild, or the probe allows it."""
+    if problem.mild:
+        return None if stance is not None and stance.kind == "tighten" else Note(problem.mild, problem.message)
+    if stance is None or stance.kind != "relax":
+        return None
+    if stance.value is not None and (problem.amount is None or problem.amount > stance.value):
+        return None
+    return Note(name, f"{problem.message} (allowed: {stance.reason})")
 
 
 def _stance(context: Context, name: str) -> Stance | None:

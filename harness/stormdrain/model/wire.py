@@ -53,7 +53,7 @@ def from_json(kind: type[T], data: Json) -> T:
     return typing.cast("T", _read(kind, data, kind.__name__))
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def _hints(kind: type) -> dict[str, Any]:
     return typing.get_type_hints(kind)
 

@@ -133,9 +133,7 @@ class Cache:
         except (OSError, ValueError):
             return None
 
-    def make(
-        self, kind: str, key: str, form: type[Record], build: Callable[[Path], Record], say: str = ""
-    ) -> Record:
+    def make(self, kind: str, key: str, form: type[Record], build: Callable[[Path], Record], say: str = "") -> Record:
         """The record of an entry, which is built first where there is none.
 
         Args:

@@ -50,9 +50,7 @@ def check_out(repository: Repository, clone: Path, commit: str, target: Path) ->
     return ()
 
 
-def copy_working_tree(
-    repository: Repository, clone: Path | None, commit: str, files: list[str], target: Path
-) -> None:
+def copy_working_tree(repository: Repository, clone: Path | None, commit: str, files: list[str], target: Path) -> None:
     """Copy the working tree's `files`; with a `.git` that says what is committed where there is a commit.
 
     Raises:
@@ -93,9 +91,7 @@ def _borrow(repository: Repository, clone: Path, target: Path) -> None:
     """An empty repository at `target` that has the clone's objects and tags without copying them."""
     done = git("init", "--quiet", "--template=", target, cwd=clone)
     if done.code:
-        raise refused(
-            done, "git cannot make a tree in the cache", where=str(target), todo="look at what git says"
-        )
+        raise refused(done, "git cannot make a tree in the cache", where=str(target), todo="look at what git says")
     objects = target / ".git" / "objects" / "info"
     objects.mkdir(parents=True, exist_ok=True)
     (objects / "alternates").write_text(f"{clone / 'objects'}\n")

@@ -156,9 +156,7 @@ def _requirements(
                 where=_SECTION,
                 todo="list them in requires",
             )
-        lines += group(
-            read_pyproject(revision.source), config.groups, f"{_SECTION} groups of {revision.label}"
-        )
+        lines += group(read_pyproject(revision.source), config.groups, f"{_SECTION} groups of {revision.label}")
     lines += check_requirements(config.requires, f"{_SECTION} requires")
     lines += check_requirements(requires, "requirements of the probe or of --with")
     kept = []
@@ -211,9 +209,7 @@ def _build(
     return Installed(tuple(line for line in done.out.splitlines() if line.strip()))
 
 
-def _not_installed(
-    done: Done, revision: Revision, interpreter: Interpreter, lines: Sequence[str]
-) -> UsageError:
+def _not_installed(done: Done, revision: Revision, interpreter: Interpreter, lines: Sequence[str]) -> UsageError:
     what = f"the dependencies of {revision.label} cannot be installed for Python {interpreter.full}"
     if is_offline(done) or "No solution found" not in done.says:
         return refused(done, what, where=", ".join(lines), todo="look at what uv says above")

@@ -133,9 +133,7 @@ def _is_preview(interpreter: Interpreter) -> bool:
 def _at(text: str, where: str) -> Interpreter:
     path = os.path.abspath(os.path.expanduser(text))
     if not os.path.isfile(path):
-        raise UsageError(
-            f"there is no interpreter at {path}", where=where, todo="give the path of a Python executable"
-        )
+        raise UsageError(f"there is no interpreter at {path}", where=where, todo="give the path of a Python executable")
     identity = identify(path)
     if identity is None:
         raise _does_not_run(path)

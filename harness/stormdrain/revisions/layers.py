@@ -118,9 +118,7 @@ def _build(revision: Revision, interpreter: Interpreter, cache: Cache, site: Pat
     return _finish(site, notes)
 
 
-def _lay_over(
-    revision: Revision, interpreter: Interpreter, below: Layer, base: Path, site: Path, final: Path
-) -> Layer:
+def _lay_over(revision: Revision, interpreter: Interpreter, below: Layer, base: Path, site: Path, final: Path) -> Layer:
     """The layer of a revision with overlays: the one without, and anew the files that the overlays change."""
     link_tree(base, site)
     notes = list(below.notes)
@@ -188,9 +186,7 @@ def _wheel(revision: Revision, interpreter: Interpreter, cache: Cache, notes: li
     with cache.locked(f"wheels-of-{shared}"):
         wheel = cache.read("wheels", shared, Wheel)
         if wheel is None:
-            wheel = cache.make(
-                "wheels", own, Wheel, lambda folder: _build_wheel(revision, interpreter, folder)
-            )
+            wheel = cache.make("wheels", own, Wheel, lambda folder: _build_wheel(revision, interpreter, folder))
             if wheel.pure:
                 # The first one that is built serves all the other interpreters.
                 record = Wheel(f"../{own}/{wheel.file}", True)

@@ -148,9 +148,7 @@ def read_pyproject(folder: Path) -> dict[str, Any]:
     except FileNotFoundError:
         return {}
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise UsageError(
-            f"pyproject.toml cannot be read: {error}", where=str(file), todo="correct it"
-        ) from error
+        raise UsageError(f"pyproject.toml cannot be read: {error}", where=str(file), todo="correct it") from error
 
 
 def group(pyproject: Mapping[str, Any], names: Iterable[str], where: str) -> tuple[str, ...]:

@@ -70,9 +70,7 @@ def _fetch(name: str, version: str, folder: Path) -> Release:
     archive, note = _download(sdist, folder, f"{name} {version}")
     if archive is None:
         # An index that asks for credentials, which uv knows and does not tell: uv itself installs from it.
-        return Release(
-            name, version, digest("uv", name, version), has_sdist=True, has_wheel=has_wheel, note=note
-        )
+        return Release(name, version, digest("uv", name, version), has_sdist=True, has_wheel=has_wheel, note=note)
     known = hashlib.sha256(archive.read_bytes()).hexdigest()
     expected = sdist.get("hashes", {}).get("sha256", known)
     if known != expected:
@@ -100,9 +98,7 @@ def _ask_index(name: str, version: str) -> dict[str, Any]:
             if package.get("name") == name:
                 return dict(package)
     if any(f"{name} was not found in the {place}" in done.says for place in _PLACES):
-        raise UsageError(
-            f"there is no package {name}", where=where, todo="look at the spelling, or set UV_INDEX_URL"
-        )
+        raise UsageError(f"there is no package {name}", where=where, todo="look at the spelling, or set UV_INDEX_URL")
     if "there is no version of" in done.says:
         raise UsageError(
             f"there is no release {version} of {name}",

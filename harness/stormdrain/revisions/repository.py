@@ -68,9 +68,7 @@ def find_repository(project: Path) -> Repository:
                 where=str(project),
                 todo=f"git config --global --add safe.directory {project}",
             )
-        raise refused(
-            done, "git cannot read the repository", where=str(project), todo="look at what git says"
-        )
+        raise refused(done, "git cannot read the repository", where=str(project), todo="look at what git says")
     top, common, shallow, *prefix = done.out.splitlines()
     return Repository(
         Path(top), (project / common).resolve(), prefix[0].rstrip("/") if prefix else "", shallow == "true"
@@ -87,9 +85,7 @@ def commit_of(repository: Repository, ref: str, text: str) -> str:
     if done.code == 0:
         return done.out.strip()
     if ref == "HEAD":
-        raise UsageError(
-            "the repository has no commit yet", where=str(repository.top), todo="commit something"
-        )
+        raise UsageError("the repository has no commit yet", where=str(repository.top), todo="commit something")
     if repository.shallow:
         raise UsageError(
             f"there is no {ref} in this shallow repository",
@@ -145,9 +141,7 @@ def _clone(repository: Repository, key: str, cache: Cache) -> Path:
         cache.drop("clones", key)
 
     def build(scratch: Path) -> Cloned:
-        done = git(
-            "clone", "--quiet", "--mirror", "--template=", repository.common, scratch / "git", cwd=scratch
-        )
+        done = git("clone", "--quiet", "--mirror", "--template=", repository.common, scratch / "git", cwd=scratch)
         if done.code:
             raise refused(
                 done,
@@ -214,9 +208,7 @@ def fetch_pull_request(repository: Repository, number: str, cache: Cache) -> str
 def _remote(repository: Repository) -> tuple[str, str]:
     """The remote that has the pull requests: `upstream` (as in forks), else `origin`, else the only one."""
     names = git("remote", cwd=repository.top).out.split()
-    name = next(
-        (name for name in ("upstream", "origin") if name in names), names[0] if len(names) == 1 else ""
-    )
+    name = next((name for name in ("upstream", "origin") if name in names), names[0] if len(names) == 1 else "")
     if not name:
         raise UsageError(
             "the repository has no remote to fetch pull requests from",
@@ -288,6 +280,4 @@ def _commit(repository: Repository, spec: Spec, cache: Cache) -> str:
         return fetch_pull_request(repository, spec.name, cache)
     if spec.kind in ("git", "worktree"):
         return commit_of(repository, spec.name or "HEAD", spec.text)
-    raise UsageError(
-        f"{spec.text} has no history", where="merge base", todo="name two revisions of the repository"
-    )
+    raise UsageError(f"{spec.text} has no history", where="merge base", todo="name two revisions of the repository")

@@ -153,9 +153,7 @@ def _commit(spec: Spec, repository: Repository, cache: Cache) -> Revision:
             return Tree(notes=check_out(repository, clone, commit, scratch / "tree"))
 
     label = commit[:10] if commit.startswith(name) else f"{name}@{commit[:7]}"
-    revision = _in_tree(
-        spec, label, digest("git", commit), repository.prefix, build, f"checking out {label}", cache
-    )
+    revision = _in_tree(spec, label, digest("git", commit), repository.prefix, build, f"checking out {label}", cache)
     return dataclasses.replace(revision, commit=commit)
 
 

@@ -145,6 +145,4 @@ def _directory(text: str, whole: str, project: Path) -> Path:
     for place in (Path.cwd() / wanted, project / wanted):
         if place.is_dir():
             return place.resolve()
-    raise UsageError(
-        f"there is no directory {text}", where=whole, todo="give the directory of a Python project"
-    )
+    raise UsageError(f"there is no directory {text}", where=whole, todo="give the directory of a Python project")

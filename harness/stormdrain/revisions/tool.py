@@ -152,9 +152,7 @@ def uv_env() -> dict[str, str]:
     return env | {"UV_PYTHON_DOWNLOADS": "never", "UV_NO_PROGRESS": "1", "NO_COLOR": "1", "COLUMNS": "200"}
 
 
-def uv(
-    *arguments: str | Path, cwd: Path | None = None, given: str = "", seconds: float = NETWORK_SECONDS
-) -> Done:
+def uv(*arguments: str | Path, cwd: Path | None = None, given: str = "", seconds: float = NETWORK_SECONDS) -> Done:
     """Run uv. The caller looks at the exit code; see :func:`refused`."""
     return call([uv_program(), *arguments], env=uv_env(), cwd=cwd, given=given, seconds=seconds)
 
@@ -184,9 +182,7 @@ _CONNECT = "connect, or name an index that can be reached in UV_INDEX_URL; what 
 def refused(done: Done, what: str, *, where: str, todo: str, offline: str = _CONNECT) -> UsageError:
     """The error for a call that failed: no network is told as such, anything else with its last lines."""
     if is_offline(done):
-        return UsageError(
-            f"{what}: the network cannot be reached\n{_indent(done.last(4))}", where=where, todo=offline
-        )
+        return UsageError(f"{what}: the network cannot be reached\n{_indent(done.last(4))}", where=where, todo=offline)
     return UsageError(f"{what}\n{_indent(done.last())}", where=where, todo=todo)
 
 
@@ -246,9 +242,7 @@ def git(
     """
     program = shutil.which("git")
     if program is None:
-        raise UsageError(
-            "git is needed for this revision and is not installed", where="PATH", todo="install git"
-        )
+        raise UsageError("git is needed for this revision and is not installed", where="PATH", todo="install git")
     env = {name: value for name, value in os.environ.items() if name not in _GIT_LOCAL}
     env |= {
         "GIT_TERMINAL_PROMPT": "0",

@@ -104,7 +104,6 @@ def distinct(points: tuple[Point, ...]) -> Iterator[Point]:
     yield from rest
 
 
-
 def _fault_kind(ground: Ground) -> str:
     """What cancels an operation on this backend: the task itself, or the scope around it."""
     return "cancel" if ground.backend == "asyncio" else "scope"
@@ -210,7 +209,9 @@ def _fail(ground: Ground) -> list[Schedule]:
     return found
 
 
-def _at_points(storm: str, kind: str, ground: Ground, wrap: Wrap | None = None, most: int = 60, **more: Any) -> list[Schedule]:
+def _at_points(
+    storm: str, kind: str, ground: Ground, wrap: Wrap | None = None, most: int = 60, **more: Any
+) -> list[Schedule]:
     """One fault of a kind at each point, distinct ones first."""
     points = list(distinct(ground.points))[:most]
     return [Schedule(storm, wrap, (Fault(kind, When("point", p.n)),), **more) for p in points]
@@ -221,13 +222,19 @@ def _need_asyncio(ground: Ground, why: str) -> None:
         raise NotHere(why)
 
 
-@_family("body-error", "the body that it cleans up after has raised, and the cleanup is cancelled: that error must not be lost")
+@_family(
+    "body-error",
+    "the body that it cleans up after has raised, and the cleanup is cancelled: that error must not be lost",
+)
 def _body_error(ground: Ground) -> list[Schedule]:
     _need_asyncio(ground, "a trio cancellation never replaces an error without keeping it as context")
     _own_task(ground)
     if not ground.spec.closes:
         raise NotHere("the operation cleans up after nothing")
-    return [Schedule("body-error", Wrap("body"), variant="alone"), *_at_points("body-error", "cancel", ground, Wrap("body"))]
+    return [
+        Schedule("body-error", Wrap("body"), variant="alone"),
+        *_at_points("body-error", "cancel", ground, Wrap("body")),
+    ]
 
 
 @_family("group-abort", "a sibling in the same task group fails at every point")
@@ -253,7 +260,10 @@ def _concurrent(ground: Ground) -> list[Schedule]:
         raise NotHere("the probe has several callers already (actors)")
     if not ground.spec.closes:
         raise NotHere("only for operations that close: others need not bear two callers")
-    return [Schedule("concurrent", variant="undisturbed"), *_at_points("concurrent", _fault_kind(ground), ground, _wrap(ground))]
+    return [
+        Schedule("concurrent", variant="undisturbed"),
+        *_at_points("concurrent", _fault_kind(ground), ground, _wrap(ground)),
+    ]
 
 
 @_family("actors", "all of the probe's callers cancelled in one turn")
@@ -281,13 +291,19 @@ def _child_stopped(ground: Ground) -> list[Schedule]:
 @_family("child-grandchild", "a grandchild inherits the child's pipes and stays: end of file never comes")
 def _child_grandchild(ground: Ground) -> list[Schedule]:
     _need_child(ground)
-    return [Schedule("child-grandchild"), Schedule("child-grandchild", _wrap(ground), (Fault(_fault_kind(ground), When("after", EVERY)),))]
+    return [
+        Schedule("child-grandchild"),
+        Schedule("child-grandchild", _wrap(ground), (Fault(_fault_kind(ground), When("after", EVERY)),)),
+    ]
 
 
 @_family("child-floods", "the child writes a megabyte that nobody reads")
 def _child_floods(ground: Ground) -> list[Schedule]:
     _need_child(ground)
-    return [Schedule("child-floods"), Schedule("child-floods", _wrap(ground), (Fault(_fault_kind(ground), When("after", EVERY)),))]
+    return [
+        Schedule("child-floods"),
+        Schedule("child-floods", _wrap(ground), (Fault(_fault_kind(ground), When("after", EVERY)),)),
+    ]
 
 
 def _need_child(ground: Ground) -> None:

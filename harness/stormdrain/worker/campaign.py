@@ -86,7 +86,17 @@ class Options:
     @classmethod
     def read(cls, request: dict[str, Any]) -> Options:
         """From the host's request."""
-        names = ("budget_trials", "budget_seconds", "confirm", "confirm_seconds", "jobs", "seed", "clock", "canaries", "search")
+        names = (
+            "budget_trials",
+            "budget_seconds",
+            "confirm",
+            "confirm_seconds",
+            "jobs",
+            "seed",
+            "clock",
+            "canaries",
+            "search",
+        )
         given = {name: request[name] for name in names if name in request}
         return cls(
             cell=from_json(Cell, request["cell"]),
@@ -279,7 +289,10 @@ class Campaign:
         observations = [self._calm_observation(result) for result in results]
         a, b = observations[:2]
         if (difference := _alike(a, b)) is not None:
-            raise Broken(f"baseline broken: two calm trials differ ({difference})", "make the probe's subject and operation repeatable")
+            raise Broken(
+                f"baseline broken: two calm trials differ ({difference})",
+                "make the probe's subject and operation repeatable",
+            )
         if compare and (difference := _alike(a, observations[2])) is not None:
             self.virtual = False
             why = f"calm differs between virtual and real time ({difference})"
@@ -302,7 +315,10 @@ class Campaign:
     def _calm_observation(self, result: Result) -> Observation:
         seen = result.observation
         if seen is None:
-            raise Broken(f"the trial broke down: {result.error.strip().splitlines()[-1] if result.error else 'no answer'}", code=70)
+            raise Broken(
+                f"the trial broke down: {result.error.strip().splitlines()[-1] if result.error else 'no answer'}",
+                code=70,
+            )
         if seen.built.kind != "returned":
             if self.service and seen.built.value:
                 told = seen.built.error  # what the user can do, where it is the command that is wrong
@@ -335,7 +351,9 @@ class Campaign:
         if seen.outcome.kind == "not-run" and seen.hang is not None:
             raise Broken(f"the trial did not come to its operation: {seen.hang.why}")
         if seen.dispose.kind == "raised" and (error := seen.dispose.error) is not None:
-            raise Broken(f"dispose raises in calm: {error.type}: {error.message}", "mend what follows the probe's yield")
+            raise Broken(
+                f"dispose raises in calm: {error.type}: {error.message}", "mend what follows the probe's yield"
+            )
         if seen.dispose.kind in ("hung", "deadlock", "crashed"):
             where = "; ".join((*seen.hang.tasks[:3], *seen.hang.threads[:1])) if seen.hang else "; ".join(seen.notes)
             raise Broken(f"dispose does not end in calm: {where}", "mend what follows the probe's yield")
@@ -373,7 +391,9 @@ class Campaign:
                 continue
             if self.probe.kind not in family.kinds:
                 if name in self.options.storms:
-                    self.na[name] = "it is for services" if "service" in family.kinds else "it is for operations on a loop"
+                    self.na[name] = (
+                        "it is for services" if "service" in family.kinds else "it is for operations on a loop"
+                    )
                 continue
             try:
                 rest[name] = family.generate(ground)
@@ -451,15 +471,23 @@ class Campaign:
             return replace(made, error=result.error.strip()[-1500:] or "the trial gave no answer")
         made = replace(made, observation=seen)
         if seen.built.kind != "returned":
-            return replace(made, verdict=Verdict.UNRESOLVED, error=seen.built.value or "the subject was not built this time")
+            return replace(
+                made, verdict=Verdict.UNRESOLVED, error=seen.built.value or "the subject was not built this time"
+            )
         if seen.undecided:
             return replace(made, verdict=Verdict.UNRESOLVED, error=seen.undecided)
         if missing := [failure.call for failure in schedule.failures if failure.call not in seen.failures]:
             return replace(made, verdict=Verdict.NA, na=(Note("fail", f"this revision has no {missing[0]}"),))
         if seen.partial and seen.dispose.kind in ("hung", "crashed"):
-            return replace(made, verdict=Verdict.UNRESOLVED, error=f"what it left is not known: {'; '.join(seen.notes)}")
+            return replace(
+                made, verdict=Verdict.UNRESOLVED, error=f"what it left is not known: {'; '.join(seen.notes)}"
+            )
         if not _reached(schedule, seen):
-            if schedule.storm == "gc" and schedule.variant == "unanchored" and seen.outcome.kind in ("returned", "raised"):
+            if (
+                schedule.storm == "gc"
+                and schedule.variant == "unanchored"
+                and seen.outcome.kind in ("returned", "raised")
+            ):
                 why = f"not reachable in this version: at none of {seen.met} points would a collection destroy a task"
                 self.notes.append(Note("gc", why))
                 return replace(made, verdict=Verdict.NA, reached=False, na=(Note("gc", why),))
@@ -580,7 +608,9 @@ class Campaign:
 
     def _confirm_passes(self, until: float) -> None:
         """A seeded sample of passes, in real time: a clock that hides faults would show here."""
-        passes = [t for t in self.trials if t.verdict is Verdict.PASS and t.phase == "storm" and self._cost(t) <= HANG_BOUND]
+        passes = [
+            t for t in self.trials if t.verdict is Verdict.PASS and t.phase == "storm" and self._cost(t) <= HANG_BOUND
+        ]
         chosen = random.Random(self.options.seed).sample(passes, min(PASS_SAMPLE, len(passes)))
         asked: dict[int, Trial] = {}
         orders = []  # kept alive to the end: an order is known by its identity
@@ -605,7 +635,9 @@ class Campaign:
         for index, trial in enumerate(self.trials):
             if trial.token == virtual.token:
                 findings = tuple(replace(f, failed=1, runs=1) for f in real.findings)
-                self.trials[index] = replace(trial, verdict=Verdict.FAIL, findings=findings, error="seen in real time only")
+                self.trials[index] = replace(
+                    trial, verdict=Verdict.FAIL, findings=findings, error="seen in real time only"
+                )
 
     # -- the result ------------------------------------------------------
 

@@ -199,7 +199,9 @@ def canaries(backend: str) -> list[Canary]:
         canary("no-leaked-descriptors", leave_descriptor),
         canary("cancellation-delivered", _swallow, once),
         canary("timeout-converts", _swallow, Schedule("timeout", Wrap("wait_for", 0.05))),
-        canary("cleanup-error-kept", lose_error, Schedule("fail", None, (), (Failure("cleanup", "RuntimeError"),), "alone")),
+        canary(
+            "cleanup-error-kept", lose_error, Schedule("fail", None, (), (Failure("cleanup", "RuntimeError"),), "alone")
+        ),
         canary("bystander-unharmed", _share, Schedule("concurrent", None, (_CANCEL,))),
         canary("cancel-count-balanced", _cancel_twice, once, na=uncounted),
         canary("no-loop-reports", _report),

@@ -89,7 +89,9 @@ def _hidden(awaitable: Any) -> Any:
 def chain(awaitable: Any) -> tuple[Site, ...]:
     """Sites of a suspended coroutine, outermost first; code of the harness left out."""
     return tuple(
-        roots.site(frame.f_code, frame.f_lineno) for frame in frames(awaitable) if not is_harness(frame.f_code.co_filename)
+        roots.site(frame.f_code, frame.f_lineno)
+        for frame in frames(awaitable)
+        if not is_harness(frame.f_code.co_filename)
     )
 
 

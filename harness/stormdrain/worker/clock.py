@@ -314,6 +314,7 @@ class Clock:
         # A child of the target's own that is always busy would else make each wait stand still first.
         return not same and not strange, why or self.external()
 
+
 def _run_delay() -> int:
     """Nanoseconds for which this thread was ready to run and had no CPU."""
     words = procfs.schedstat("/proc/self").split()

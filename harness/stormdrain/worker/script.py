@@ -94,13 +94,22 @@ def na(reason: str, *, revisions: Sequence[str] = (), pythons: Sequence[str] = (
 
 
 def relax(reason: str, value: float | None = None, *, revisions: Sequence[str] = (), pythons: Sequence[str] = ()) -> Stance:
-    """A finding of this expectation is only a note (or allowed up to `value`), for a reason that is printed."""
+    """A finding of this expectation is only a note, for a reason that is printed.
+
+    Args:
+        value: only up to so much: seconds (`no-blocked-loop`, `within-deadline`), turns in a row (`no-hot-spin`),
+            entries (`entered-once`), things that are left (the resources).
+    """
     return Stance("relax", reason, value, tuple(revisions), tuple(pythons))
 
 
-def tighten(reason: str, value: float | None = None) -> Stance:
-    """What would be a note is a finding, for a reason that is printed."""
-    return Stance("tighten", reason, value)
+def tighten(reason: str, *, revisions: Sequence[str] = (), pythons: Sequence[str] = ()) -> Stance:
+    """What would only be a note is a finding of this expectation, for a reason that is printed.
+
+    Notes are: what is gone a little later, of the resources; and an exception of the
+    target's own in place of an accepted cancel.
+    """
+    return Stance("tighten", reason, None, tuple(revisions), tuple(pythons))
 
 
 def probe(

@@ -47,7 +47,9 @@ def serve(requests: int, answers: int, folder: str) -> int:
     kinds: dict[str, Callable[[dict[str, Any], Conversation, str], None]] = {"list": _list, "campaign": _campaign}
     while (request := talk.next()) is not None:
         try:
-            roots.target = tuple(sysconfig.get_path("stdlib") if root == "stdlib" else root for root in request.get("roots", ()))
+            roots.target = tuple(
+                sysconfig.get_path("stdlib") if root == "stdlib" else root for root in request.get("roots", ())
+            )
             kinds[request["do"]](request, talk, folder)
         except StormdrainError as error:
             talk.say("failed", {"what": error.what, "where": error.where, "todo": error.todo, "code": error.exit_code})

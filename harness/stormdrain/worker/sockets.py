@@ -22,9 +22,7 @@ def leads_out(peers: Collection[int]) -> str:
     Args:
         peers: ports of scripted peers on loopback.
     """
-    found = [
-        (number, leads) for number, leads in procfs.descriptors().items() if leads.startswith("socket:")
-    ]
+    found = [(number, leads) for number, leads in procfs.descriptors().items() if leads.startswith("socket:")]
     if not found:
         return ""
     ends = [pair for number, leads in found if (pair := _ends(number, leads)) is not None]

@@ -143,9 +143,7 @@ class Trial:
         self.modules = set(sys.modules)
         watch.start(self.event)
         self.sampler = Sampler() if self.order.closely else None
-        self.hub = Hub(
-            self.folder, virtual=self.order.virtual, now=clock.now, record=self.event
-        )
+        self.hub = Hub(self.folder, virtual=self.order.virtual, now=clock.now, record=self.event)
         self.case = Case(self.folder, self.order.backend, self.order.probe.param, self.hub)
         self.case.overrides = dict(_OVERRIDES.get(self.order.schedule.storm, {}))
         self.census = Census(self.folder)
@@ -190,7 +188,10 @@ class Trial:
         if self.delivered <= RECORDED:
             self.faults.append(FaultRecord(kind, point, self.at(), accepted, chain, note=note))
             where = str(chain[-1]) if chain else "before the first step"
-            self.event(f"fault {kind}", f"at point {point}, {'accepted' if accepted else 'refused' if accepted is False else 'done'}, at {where}")
+            self.event(
+                f"fault {kind}",
+                f"at point {point}, {'accepted' if accepted else 'refused' if accepted is False else 'done'}, at {where}",
+            )
 
     def called_cancel(self, who: Site | None, accepted: bool, chain: tuple[Site, ...]) -> None:
         """Somebody else called `cancel()`."""

@@ -49,7 +49,9 @@ class Watch:
             if (site is None or not site.target) and threading.current_thread() is not threading.main_thread():
                 site = self.waiting() or site
             self.spawned[pid] = (command, site)
-            self.numbers[pid] = len(self.numbers) + 1  # a timeline names no pid, so that two trials alike have timelines alike
+            self.numbers[pid] = (
+                len(self.numbers) + 1
+            )  # a timeline names no pid, so that two trials alike have timelines alike
             self.record("process started", f"#{self.numbers[pid]} {command[:120]}")
 
     def reaped(self, pid: int, status: int) -> None:
@@ -129,7 +131,11 @@ def _install_deaths() -> None:
 
     def waitid(idtype: Any, ident: int, options: int, /) -> Any:
         result = real_waitid(idtype, ident, options)
-        if result is not None and not options & os.WNOWAIT and result.si_code in (os.CLD_EXITED, os.CLD_KILLED, os.CLD_DUMPED):
+        if (
+            result is not None
+            and not options & os.WNOWAIT
+            and result.si_code in (os.CLD_EXITED, os.CLD_KILLED, os.CLD_DUMPED)
+        ):
             code = result.si_status
             watch.reaped(result.si_pid, code << 8 if result.si_code == os.CLD_EXITED else code)
         return result

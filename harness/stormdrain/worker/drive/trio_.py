@@ -180,7 +180,6 @@ class Driver(Phases):
             items.append(Left("task", f"{task.name} ({name})", f"task {name}", site))
         return items
 
-
     def _waiting(self) -> Site | None:
         """The line that waits for a thread; asked from that thread."""
         for task in tasks(self.steps.root):

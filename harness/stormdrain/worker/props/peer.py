@@ -86,9 +86,7 @@ class Peer(Prop):
     def connections(self) -> list[Connection]:
         """The account of every connection so far, in the order of accepting."""
         self._hub.drain()
-        return [
-            dataclasses.replace(found, requests=list(found.requests)) for found in self._connections.values()
-        ]
+        return [dataclasses.replace(found, requests=list(found.requests)) for found in self._connections.values()]
 
     def open(self) -> int:
         """How many connections are open."""
@@ -227,9 +225,7 @@ def peer_script(
     if language == "redis":
         table += check.replies(_REDIS, where, said)
     if closes is not None and resets is not None:
-        raise check.wrong(
-            "a connection is either closed or reset", f"{where}, closes", "leave one of them out"
-        )
+        raise check.wrong("a connection is either closed or reset", f"{where}, closes", "leave one of them out")
     ends: Step | None = None
     for how, moment in (("closed", closes), ("reset", resets)):
         if moment is not None:

@@ -20,9 +20,7 @@ class Request:
         command: whether a pattern has to stand at its start, in capitals or not.
     """
 
-    def __init__(
-        self, shown: bytes, whole: bytes, known: "dict[bytes, bytes]", command: bool = False
-    ) -> None:
+    def __init__(self, shown: bytes, whole: bytes, known: "dict[bytes, bytes]", command: bool = False) -> None:
         self.shown = shown
         self.whole = whole
         self.known = known
