@@ -284,9 +284,8 @@ class Campaign:
         compare = self.virtual and not self.options.schedules  # a replay's clock was decided before
         if compare:
             orders.append(replace(first, virtual=False, bound=HANG_BOUND * 2))
-        seen: dict[int, Result] = {id(result.order): result for result in self.pool.run(orders)}
-        results = [seen[id(order)] for order in orders]
-        observations = [self._calm_observation(result) for result in results]
+        seen = {id(result.order): self._calm_observation(result) for result in self.pool.run(orders)}
+        observations = [seen[id(order)] for order in orders]
         a, b = observations[:2]
         if (difference := _alike(a, b)) is not None:
             raise Broken(
@@ -320,7 +319,7 @@ class Campaign:
                 code=70,
             )
         if seen.built.kind != "returned":
-            if self.service and seen.built.value:
+            if seen.built.value and (self.service or seen.built.kind == "raised"):
                 told = seen.built.error  # what the user can do, where it is the command that is wrong
                 todo = told.message if told else "mend what case.spawn(...) is given, or the service"
                 raise Broken(seen.built.value, todo, 2 if told else 4)
@@ -346,6 +345,8 @@ class Campaign:
                 f"the probe names the victim {self.probe.victim!r}, and no task of that name was there",
                 "start it before the operation, with asyncio.create_task(..., name=...)",
             )
+        if (error := seen.outcome.error) is not None and error.type == "UsageError":
+            raise Broken(error.message.partition("\n")[0], error.message.partition("to do: ")[2], 2)
         if seen.outcome.kind == "crashed":
             raise Broken(f"the process died in calm: {seen.outcome.value}", "the operation must run undisturbed first")
         if seen.outcome.kind == "not-run" and seen.hang is not None:

@@ -264,15 +264,29 @@ class Trial:
         if operation == "__aexit__":
             return self._inside(subject)
         if isinstance(operation, str):
-            _, _, method = _resolve(subject, operation)
-            if method is None:
-                raise UsageError(
-                    f"The subject ({type(subject).__name__}) has no {operation}.",
-                    where=f"{self.order.probe.file}: {self.order.probe.name}",
-                    todo="name a method of what the probe yields, or give an async function",
-                )
-            return method()
-        return operation(subject, self.case)
+            made = _resolve(subject, operation)[2]()
+        else:
+            made = operation(subject, self.case)
+        if not inspect.isawaitable(made):
+            raise UsageError(
+                f"The operation {getattr(operation, '__name__', operation)} is not asynchronous: "
+                f"it gave {type(made).__name__}, nothing to wait for.",
+                todo="name an async method, or give an async function that calls it",
+            )
+        return made
+
+    def check(self, subject: Any) -> None:
+        """Refuse a subject that does not have the operation.
+
+        Raises:
+            UsageError: it has no such method.
+        """
+        operation = self.order.probe.operation
+        if isinstance(operation, str) and _resolve(subject, operation)[2] is None:
+            raise UsageError(
+                f"The subject ({type(subject).__name__}) has no {operation}.",
+                todo="name a method of what the probe yields, or give an async function",
+            )
 
     async def _inside(self, subject: Any) -> None:
         """Enter the subject, do what its body does, leave it: by an error, where the schedule says so."""

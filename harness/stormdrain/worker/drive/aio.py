@@ -480,7 +480,8 @@ class Driver(Phases):
     def _describe(self) -> tuple[str, ...]:
         tasks = asyncio.all_tasks(self.loop)
         order = sorted(tasks, key=lambda task: (task is not self.loop.op, task.get_name()))
-        return tuple(chains.awaited_by(task) for task in order if task is not self.loop.main)
+        ours = self.trial.phase in ("operating", "settling")  # else it is the probe that runs in the main task
+        return tuple(chains.awaited_by(task) for task in order if task is not self.loop.main or not ours)
 
     def _tasks(self) -> list[Left]:
         items = []

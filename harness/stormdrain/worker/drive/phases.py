@@ -11,7 +11,8 @@ import gc
 import inspect
 from typing import Any
 
-from ...model import Left, Outcome
+from ...errors import UsageError
+from ...model import Exc, Left, Outcome
 from .. import outcomes
 from ..census import beyond
 from ..trial import SETTLE, Trial
@@ -32,19 +33,30 @@ class Phases:
         trial = self.trial
         made = trial.order.probe.function(trial.case)
         try:
-            if inspect.isasyncgen(made):
-                self.generator = made
-                subject = await made.__anext__()
-            else:
-                subject = await made
-        except StopAsyncIteration:
-            trial.built = Outcome("raised", outcomes.flatten(RuntimeError("the probe yielded nothing")))
+            subject = await self._made(made)
+            trial.check(subject)
+        except UsageError as error:
+            site = outcomes.flatten(error)[0].site
+            told = " ".join(part for part in (error.what, f"({error.where})", f"at {site}" if site else "") if part != "()")
+            trial.built = Outcome("raised", (Exc("UsageError", error.todo),), told)
             return None
         except BaseException as error:
             trial.built = outcomes.raised(error)
             return None
         trial.built = Outcome("returned")
         return subject
+
+    async def _made(self, made: Any) -> Any:
+        """The subject of what the probe's function gave."""
+        if inspect.isasyncgen(made):
+            self.generator = made
+            try:
+                return await made.__anext__()
+            except StopAsyncIteration:
+                raise UsageError("The probe yields nothing.", todo="yield the subject, once") from None
+        if not inspect.isawaitable(made):
+            raise UsageError("The probe is no asynchronous function.", todo="write `async def`, and yield the subject")
+        return await made
 
     async def operation(self, subject: Any) -> Any:
         """The operation itself, inside what the schedule puts around it."""
