@@ -46,7 +46,7 @@ from .clock import real_monotonic
 from .pool import Pool, Result
 from .scout import service_ground
 from .script import Probe
-from .trial import Order
+from .trial import MISSING, Order
 
 CONFIRM_RUNS = 3
 CONFIRM_SPIN = 200
@@ -309,6 +309,9 @@ class Campaign:
         for result in self.lines.named([Result(order, a)]):
             a = result.observation or a
         self._keep(order, Result(order, a), phase="calm")
+        if (error := a.outcome.error) is not None:
+            told = f"{error.type}: {error.message}" + (f" at {error.site}" if error.site else "")
+            self.notes.append(Note("calm", f"the operation raises when nothing disturbs it: {told}"))
         self.calm = replace(a, follow_up=a.follow_up)
 
     def _calm_observation(self, result: Result) -> Observation:
@@ -319,6 +322,8 @@ class Campaign:
                 code=70,
             )
         if seen.built.kind != "returned":
+            if self.cell.role == "base" and MISSING in seen.built.value:
+                raise Broken(seen.built.value, "the operation is new on head: there is nothing to compare it with", 0, Verdict.NA)
             if seen.built.value and (self.service or seen.built.kind == "raised"):
                 told = seen.built.error  # what the user can do, where it is the command that is wrong
                 todo = told.message if told else "mend what case.spawn(...) is given, or the service"

@@ -38,6 +38,7 @@ AFTER_BOUND = 15.0
 """Seconds within which follow-up, dispose and the loop's end must each be over."""
 SETTLE = (0.0, 0.005, 0.015, 0.03, 0.05, 0.1, 0.2, 0.4, 0.6, 0.6)
 """Pauses between looks while settling: 2 s in all."""
+MISSING = "has no operation"
 FAIL_DELAY = 0.05
 """Seconds for which an asynchronous call that is made to raise is suspended first."""
 RECORDED = 40
@@ -284,7 +285,7 @@ class Trial:
         operation = self.order.probe.operation
         if isinstance(operation, str) and _resolve(subject, operation)[2] is None:
             raise UsageError(
-                f"The subject ({type(subject).__name__}) has no {operation}.",
+                f"The subject ({type(subject).__name__}) {MISSING} {operation}.",
                 todo="name a method of what the probe yields, or give an async function",
             )
 
