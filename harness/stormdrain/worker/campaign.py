@@ -302,6 +302,7 @@ class Campaign:
             self.cell = replace(self.cell, clock="real", clock_why=self.probe.real_time)
         else:
             self.cell = replace(self.cell, clock="virtual" if self.virtual else "real")
+        self.notes += [Note("calm", note) for note in a.notes]
         _import(a.imported)
         self.drift = {p.n for p, q in zip(a.points, b.points) if p.key != q.key}
         self.drift |= set(range(min(len(a.points), len(b.points)) + 1, max(len(a.points), len(b.points)) + 1))

@@ -12,23 +12,27 @@ from __future__ import annotations
 import asyncio
 import collections
 import gc
+import inspect
 import os
 import selectors
 import signal
 import sys
-from collections.abc import Callable, Coroutine
-from typing import Any
+from collections.abc import Callable
+from typing import Any, Protocol
 
 from ...model import Fault, Left, Outcome, Point, Site, suspended_at
 from .. import anchors, chains, outcomes
 from ..clock import INFINITY, clock
 from ..trial import Trial
-from . import around
+from . import around, factories
 from .phases import Phases
 
 _SPIN_AGAIN = 200
 _LULL = 100
 """Turns in a row without an event after which there are no more points until the next event: those of a spin are all alike."""
+
+
+EAGER = "the operation's task is begun eagerly: what it does before it first waits has no point"
 
 
 class Own:
@@ -66,14 +70,22 @@ class Selector(selectors.DefaultSelector):
         return events
 
 
-class Loop(asyncio.SelectorEventLoop):
-    """The stock loop with points."""
+class Idle(Protocol):
+    """What counts the turns without an event."""
+
+    idle: int
+
+
+class Stepped(asyncio.AbstractEventLoop):
+    """What a loop with points has, wherever its steps are seen: how it arms, what a point is, how faults are delivered."""
 
     closely = False
+    selector: Idle
+    own_factory: Any = None
+    """The task factory that the target has set."""
 
-    def __init__(self, trial: Trial) -> None:
-        self.selector = Selector()
-        super().__init__(self.selector)
+    def begin_with(self, trial: Trial) -> None:
+        """The state of a loop that has not yet run anything."""
         self.trial = trial
         self.closely = trial.order.closely
         self.armed = False
@@ -92,43 +104,38 @@ class Loop(asyncio.SelectorEventLoop):
         self.seeks = any(fault.when.name == "unanchored" for fault in trial.due("event"))
         self.victim: asyncio.Task[Any] | None = None
         """The task that gets the faults, where the probe names another than the operation's."""
-        ready = Ready(self._ready)  # type: ignore[has-type]
-        ready.loop = self
-        self._ready = ready
+
+    # -- what is the loop's own --------------------------------------------
+
+    def expect(self) -> None:
+        """The operation's task is about to be made."""
+
+    def queued(self) -> list[str]:
+        """What is ready to run, by name."""
+        raise NotImplementedError
+
+    def timers(self) -> list[float]:
+        """The moments of all timers that are set."""
+        raise NotImplementedError
 
     # -- points ----------------------------------------------------------
 
     def arm(self, op: asyncio.Task[Any]) -> None:
-        """Count from the first step of `op` on."""
-        self.op, self.started, self.dirty, self.n = op, False, False, 0
-        self.first = self._ready[-1] if self._ready else None
+        """Count from the first step of `op` on; an eager task has had that already."""
+        self.op, self.started, self.dirty, self.n = op, _begun(op), False, 0
+        if self.started:
+            self.trial.notes.append(EAGER)
         self.armed = True
         self.selector.idle = 0
 
-    def before(self, handle: Any) -> None:
-        """A handle is about to run; the gap before it is a point."""
-        if handle._cancelled:
-            return
-        callback = handle._callback
-        if type(callback) is Own or getattr(callback, "__self__", None) is self.main:
-            return
-        if getattr(callback, "__name__", "") == "_read_from_self":
-            return
-        if not self.started:
-            self.started = handle is self.first
-        else:
-            self.point()
-        self.trial.steps += 1
-        self.dirty = True
-
-    def _run_once(self) -> None:
+    def begin_turn(self) -> None:
+        """A turn begins: see what the last one took, and count it."""
         stalls = len(clock.stalls)
         clock.turn()
         if len(clock.stalls) > stalls and self.op is not None:
             self.trial.stall_sites[stalls] = suspended_at(chains.task_chain(self.op))
         if self.armed and self.started:
             self._turn()
-        super()._run_once()  # type: ignore[misc]
 
     def _turn(self) -> None:
         self.trial.turns += 1
@@ -158,8 +165,7 @@ class Loop(asyncio.SelectorEventLoop):
             if idle % 256 == 0 and clock.now() >= clock.bound_at:
                 clock.on_hang("spinning")
         elif (idle - self.trial.order.spin) % _SPIN_AGAIN == 1:
-            timers = [handle._when for handle in self._scheduled if not handle._cancelled]  # type: ignore[attr-defined]
-            clock.leap(min(timers, default=INFINITY))
+            clock.leap(min(self.timers(), default=INFINITY))
 
     def point(self) -> None:
         """The gap after a step."""
@@ -188,7 +194,7 @@ class Loop(asyncio.SelectorEventLoop):
     def _where(self, op: asyncio.Task[Any]) -> tuple[tuple[Site, ...], str]:
         where = chains.task_chain(op)
         waiter = getattr(op, "_fut_waiter", None)
-        ready = [_named(handle) for handle in self._ready]
+        ready = self.queued()
         others = sorted(
             "|".join(f"{site.file}:{site.line}" for site in chains.task_chain(task))
             for task in asyncio.all_tasks(self)
@@ -301,25 +307,86 @@ class Loop(asyncio.SelectorEventLoop):
         watch.report("loop", text, made or _future_site(context), made is not None)
         super().call_exception_handler(context)
 
+    def set_task_factory(self, factory: Any) -> None:
+        """The target's own factory makes the tasks from now on; who cancels them is still seen."""
+        self.own_factory = factory
+        super().set_task_factory(factories.watching(factory, WatchedTask))
+
+    def get_task_factory(self) -> Any:
+        """What the target has set."""
+        return self.own_factory
+
+
+class Loop(Stepped, asyncio.SelectorEventLoop):
+    """The stock loop with points."""
+
+    def __init__(self, trial: Trial) -> None:
+        self.selector = Selector()
+        super().__init__(self.selector)
+        self.begin_with(trial)
+        ready = Ready(self._ready)  # type: ignore[has-type]
+        ready.loop = self
+        self._ready = ready
+
+    def arm(self, op: asyncio.Task[Any]) -> None:
+        """Count from the first step of `op` on."""
+        super().arm(op)
+        self.first = self._ready[-1] if self._ready else None
+
+    def queued(self) -> list[str]:
+        """What is ready to run, by name."""
+        return [_named(handle) for handle in self._ready]
+
+    def timers(self) -> list[float]:
+        """The moments of all timers that are set."""
+        return [handle._when for handle in self._scheduled if not handle._cancelled]  # type: ignore[attr-defined]
+
+    def before(self, handle: Any) -> None:
+        """A handle is about to run; the gap before it is a point."""
+        if handle._cancelled:
+            return
+        callback = handle._callback
+        if type(callback) is Own or getattr(callback, "__self__", None) is self.main:
+            return
+        if getattr(callback, "__name__", "") == "_read_from_self":
+            return
+        if not self.started:
+            self.started = handle is self.first
+        else:
+            self.point()
+        self.trial.steps += 1
+        self.dirty = True
+
+    def _run_once(self) -> None:
+        self.begin_turn()
+        super()._run_once()  # type: ignore[misc]
+
 
 class WatchedTask(asyncio.Task):  # type: ignore[type-arg]
     """The C task, which says who cancelled it."""
 
     def cancel(self, msg: Any = None) -> bool:
-        loop = self.get_loop()
-        watching = loop if isinstance(loop, Loop) and loop.armed and not loop.firing else None
-        where = chains.task_chain(self) if watching else ()
-        accepted = super().cancel(msg) if msg is not None else super().cancel()
-        if watching is not None:
-            watching.trial.called_cancel(chains.caller(2), accepted, where)
-            # Asked for by the probe itself, not through something that it uses (a scope, a timeout).
-            asked = sys._getframe(1).f_code.co_filename == chains.roots.probe
-            watching.trial.own_cancels += accepted and asked and self is watching.op
-        return accepted
+        return watch_cancel(self, super().cancel, msg)
 
 
-def _factory(loop: asyncio.AbstractEventLoop, coro: Coroutine[Any, Any, Any], **options: Any) -> asyncio.Task[Any]:
-    return WatchedTask(coro, loop=loop, **options)
+def watch_cancel(task: asyncio.Task[Any], cancel: Callable[..., bool], msg: Any) -> bool:
+    """Cancel, and record who asked for it."""
+    loop = task.get_loop()
+    watching = loop if isinstance(loop, Stepped) and loop.armed and not loop.firing else None
+    where = chains.task_chain(task) if watching else ()
+    accepted = cancel(msg) if msg is not None else cancel()
+    if watching is not None:
+        watching.trial.called_cancel(chains.caller(3), accepted, where)
+        # Asked for by the probe itself, not through something that it uses (a scope, a timeout).
+        asked = sys._getframe(2).f_code.co_filename == chains.roots.probe
+        watching.trial.own_cancels += accepted and asked and task is watching.op
+    return accepted
+
+
+def _begun(task: asyncio.Task[Any]) -> bool:
+    """Whether a task has had its first step (an eager one has, once it is made)."""
+    coro: Any = task.get_coro()
+    return coro is None or inspect.getcoroutinestate(coro) != inspect.CORO_CREATED
 
 
 def _names(task: asyncio.Task[Any]) -> tuple[str, str]:
@@ -355,13 +422,17 @@ class Driver(Phases):
 
     def __init__(self, trial: Trial) -> None:
         self.trial = trial
-        self.loop = Loop(trial)
-        self.loop.set_task_factory(_factory)  # type: ignore[arg-type]  # stubs want an exact protocol
+        self.loop = self.make_loop(trial)
+        self.loop.set_task_factory(None)
         trial.describe_tasks = self._describe
         trial.suspended = lambda: suspended_at(chains.task_chain(self.loop.op)) if self.loop.op else None
         trial.task_items = self._tasks
         trial.case._on_event = self._on_event
         trial.census.start()
+
+    def make_loop(self, trial: Trial) -> Stepped:
+        """The loop that the trial runs on."""
+        return Loop(trial)
 
     def run(self) -> None:
         """All phases, to the end of the loop. What was seen is in the trial's record."""
@@ -399,6 +470,7 @@ class Driver(Phases):
         await asyncio.sleep(0)
         ended = loop.create_future()
         trial.begin()
+        loop.expect()
         op = loop.create_task(self._wrapped(subject), name="operation")
         loop.arm(op)
         op.add_done_callback(Own(lambda _: ended.set_result(None)))
