@@ -42,7 +42,7 @@ def strategy(field: Field) -> Any:
 
     first, *rest = field.kinds
     often = [st.sampled_from(field.points).map(lambda n: (n, first)) for _ in range(OFTEN)]
-    groups = [
+    groups: list[list[tuple[int | str, str]]] = [
         [(n, kind) for kind in rest for n in field.points],
         [("wrap", wrap) for wrap in field.wraps[1:]],
         [("failure", failure) for failure in field.failures[1:]],

@@ -118,6 +118,10 @@ class Case:
             clock.inert.add(pid)
 
     def event(self, name: str) -> None:
-        """Say that something happened: faults whose moment is `!name` land now."""
+        """Say that something happened: faults whose moment is `!name` land now (see `trigger`).
+
+        Args:
+            name: letters, digits, `_`, `.` and `-`.
+        """
         self.events.append(name)
         self._on_event(name)

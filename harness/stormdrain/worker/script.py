@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..errors import StormdrainError, UsageError
 from ..model import ProbeSpec, Stance
+from . import values
 
 if TYPE_CHECKING:
     from .service import Terms
@@ -90,7 +91,7 @@ class Probe:
 
 def na(reason: str, *, revisions: Sequence[str] = (), pythons: Sequence[str] = ()) -> Stance:
     """An expectation does not apply, for a reason that is printed; everywhere, or for these revisions or interpreters."""
-    return Stance("na", reason, None, tuple(revisions), tuple(pythons))
+    return Stance("na", values.reason(reason, "na(...)"), None, tuple(revisions), tuple(pythons))
 
 
 def relax(reason: str, value: float | None = None, *, revisions: Sequence[str] = (), pythons: Sequence[str] = ()) -> Stance:
@@ -100,7 +101,7 @@ def relax(reason: str, value: float | None = None, *, revisions: Sequence[str] =
         value: only up to so much: seconds (`no-blocked-loop`, `within-deadline`), turns in a row (`no-hot-spin`),
             entries (`entered-once`), things that are left (the resources).
     """
-    return Stance("relax", reason, value, tuple(revisions), tuple(pythons))
+    return Stance("relax", values.reason(reason, "relax(...)"), value, tuple(revisions), tuple(pythons))
 
 
 def tighten(reason: str, *, revisions: Sequence[str] = (), pythons: Sequence[str] = ()) -> Stance:
@@ -109,7 +110,7 @@ def tighten(reason: str, *, revisions: Sequence[str] = (), pythons: Sequence[str
     Notes are: what is gone a little later, of the resources; and an exception of the
     target's own in place of an accepted cancel.
     """
-    return Stance("tighten", reason, None, tuple(revisions), tuple(pythons))
+    return Stance("tighten", values.reason(reason, "tighten(...)"), None, tuple(revisions), tuple(pythons))
 
 
 def probe(
@@ -139,16 +140,19 @@ def probe(
     yield is dispose), or an async function that returns it.
 
     Args:
-        operation: a method's name, or an async function of subject and case.
+        operation: a method's name, or an async function of subject and case. `__aexit__`: the
+            subject is an async context manager, which is entered and left.
         backends: `asyncio`, `trio`: where it runs.
-        count: methods of the subject whose entries are counted.
-        fail: calls of the subject (dotted paths) that storms may make raise.
+        count: methods of the subject (dotted paths) whose entries are counted.
+        fail: calls of the subject (dotted paths) that storms may make raise; `:` and the name of a
+            built-in exception may follow (default: RuntimeError).
         actors: how many tasks run the operation at once.
-        victim: name of the task that gets the fault, if not the operation's own.
+        victim: name of the asyncio task that gets the faults, if not the operation's own.
         trigger: name of an event of the case that brings the fault, instead of a step.
         follow_up: async function of subject and case that must work afterwards;
             by default a second call, where the operation closes.
-        body: for an async context manager: what its body does.
+        body: async function of subject and case: what happens between entering and leaving, where
+            the operation is `__aexit__`.
         expect: stances (:func:`na`, :func:`relax`, :func:`tighten`) by expectation.
         deadline: seconds within which the operation must end, on the trial's clock.
         parametrize: values for `case.param`, by name; each makes a probe of its own.
@@ -159,9 +163,16 @@ def probe(
         absorbs_cancel: why an accepted cancel may be followed by an ordinary return.
         closes: whether the operation ends the subject; by default judged by its name.
         real_time: why the probe must run in real time.
+
+    Raises:
+        UsageError: a value cannot be meant.
     """
+    given = dict(locals())
 
     def mark(function: F) -> F:
+        where = f"@probe of {getattr(function, '__name__', function)}"
+        values.check(where, given)
+        values.is_async(function, where)
         name = operation if isinstance(operation, str) else getattr(operation, "__name__", "")
         setattr(
             function,
@@ -233,8 +244,8 @@ def _expand(probe: Probe, file: str) -> Iterator[Probe]:
     base = probe.function.__name__
     cases: list[tuple[str, Any]] = [(f"{base}[{key}]", value) for key, value in probe.parametrize.items()] or [(base, None)]
     for name, value in cases:
-        values = {key: item for key, item in vars(probe).items() if key not in ("file", "param", "name")}
-        yield Probe(**values, file=file, param=value, name=name)
+        rest = {key: item for key, item in vars(probe).items() if key not in ("file", "param", "name")}
+        yield Probe(**rest, file=file, param=value, name=name)
 
 
 @contextlib.contextmanager
