@@ -250,7 +250,7 @@ class Lab:
         with self._worker(post) as worker:
             roots = _roots(post)
             file = str(post.script.path.resolve())
-            specs = [from_json(ProbeSpec, body) for kind, body in worker.ask({"do": "list", "file": file, "roots": roots})]
+            specs = self._specs(worker, post, file, roots)
             first: set[str] = set()
             for spec in specs:
                 if self.request.keyword and self.request.keyword not in spec.name:
@@ -309,6 +309,15 @@ class Lab:
             self._exchange.tell(cell, (*found.schedules, *found.again))
         kept = dict.fromkeys(str(schedule) for schedule in (*found.schedules, *found.again))
         worker.send({"keep": list(kept), "note": found.told(request.seed)})
+
+    def _specs(self, worker: Worker, post: Post, file: str, roots: list[str]) -> list[ProbeSpec]:
+        """What the script's probes say of themselves, on this revision and interpreter."""
+        try:
+            answers = list(worker.ask({"do": "list", "file": file, "roots": roots}))
+        except UsageError as error:
+            error.where += f" (with {post.revision.spec} on {post.environment.interpreter.version})"
+            raise
+        return [from_json(ProbeSpec, body) for _, body in answers]
 
     @contextlib.contextmanager
     def _worker(self, post: Post) -> Iterator[Worker]:

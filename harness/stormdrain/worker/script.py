@@ -229,6 +229,14 @@ def load(file: str) -> list[Probe]:
         except BaseException as error:
             if isinstance(error, (KeyboardInterrupt, GeneratorExit, StormdrainError)):
                 raise
+            from .chains import roots  # late: it imports asyncio, which must see the doors in place
+
+            if isinstance(error, SyntaxError) and roots.is_target(error.filename or ""):
+                raise UsageError(
+                    f"The code under test does not compile: {error.msg}.",
+                    where=f"{roots.short(error.filename or '')}:{error.lineno}",
+                    todo="mend it, or the overlay that changed it",
+                ) from error
             raise UsageError(
                 f"The probe script does not import: {type(error).__name__}: {error}",
                 where=_where(error, file),
