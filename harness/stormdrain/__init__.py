@@ -44,9 +44,11 @@ _WHERE = {
 }
 
 
-def __getattr__(name: str) -> Any:
-    if name not in __all__:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(importlib.import_module(f".{_WHERE.get(name, 'worker.service')}", __name__), name)
-    globals()[name] = value
-    return value
+if not TYPE_CHECKING:  # or every name would be there
+
+    def __getattr__(name: str) -> Any:
+        if name not in __all__:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        value = getattr(importlib.import_module(f".{_WHERE.get(name, 'worker.service')}", __name__), name)
+        globals()[name] = value
+        return value

@@ -9,9 +9,12 @@ from typing import TYPE_CHECKING, Any
 from .clock import clock
 
 if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
     from .drive.service_client import Service
     from .props.child import Child
     from .props.hub import Hub
+    from .props.keywords import ChildKeywords, PeerKeywords
     from .props.peer import Peer
     from .service import Command, Ready
 
@@ -39,7 +42,7 @@ class Case:
         self._on_event: Callable[[str], None] = lambda name: None
         os.makedirs(self.path, exist_ok=True)
 
-    def child(self, name: str = "child", **script: Any) -> Child:
+    def child(self, name: str = "child", **script: Unpack[ChildKeywords]) -> Child:
         """A scripted child: an executable that the target starts; its `path` is what to start.
 
         Args:
@@ -98,7 +101,7 @@ class Case:
         """
         self.take_back = take_back
 
-    def peer(self, name: str = "peer", **script: Any) -> Peer:
+    def peer(self, name: str = "peer", **script: Unpack[PeerKeywords]) -> Peer:
         """A scripted TCP peer on loopback; it listens when this returns. Its `host` and `port` are what to connect to.
 
         Args:
