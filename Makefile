@@ -19,7 +19,7 @@ $(STAMP): pyproject.toml
 	  { echo "stormdrain's host needs Python 3.11 or newer: make PYTHON=/path/to/python3.12 ..." >&2; exit 2; }
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@echo "installing into $(VENV)" >&2
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@$(BIN)/python -m pip install -qq --disable-pip-version-check --editable '.[dev]'
 	@touch $@
 
 gate: $(STAMP)

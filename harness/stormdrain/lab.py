@@ -87,7 +87,11 @@ def find_scripts(paths: Sequence[Path]) -> list[Script]:
     found: dict[Path, Script] = {}
     for path in paths:
         if not path.exists():
-            raise UsageError("There is no such file or folder.", where=str(path), todo="name a probe script or a folder that holds some")
+            raise UsageError(
+                "There is no such file or folder.",
+                where=str(path),
+                todo="name a probe script or a folder that holds some",
+            )
         files = sorted(path.rglob("*.py")) if path.is_dir() else [path]
         for file in files:
             hidden = any(part.startswith((".", "_")) for part in file.relative_to(path).parts)
@@ -119,7 +123,9 @@ def read_script(file: Path) -> Script:
     try:
         tree = ast.parse(data, str(file))
     except SyntaxError as error:
-        raise UsageError(f"The probe script is not Python: {error.msg}.", where=f"{file}:{error.lineno}", todo="mend it") from error
+        raise UsageError(
+            f"The probe script is not Python: {error.msg}.", where=f"{file}:{error.lineno}", todo="mend it"
+        ) from error
     requires: list[str] = []
     constants = {
         target.id: node.value
@@ -129,7 +135,10 @@ def read_script(file: Path) -> Script:
         if isinstance(target, ast.Name)
     }
     for node in ast.walk(tree):
-        if not isinstance(node, ast.Call) or getattr(node.func, "id", getattr(node.func, "attr", "")) not in ("probe", "service"):
+        if not isinstance(node, ast.Call) or getattr(node.func, "id", getattr(node.func, "attr", "")) not in (
+            "probe",
+            "service",
+        ):
             continue
         for keyword in node.keywords:
             if keyword.arg == "requires":
@@ -202,7 +211,9 @@ class Lab:
         if not self.matched:
             raise UsageError(
                 "No probe matched.",
-                where=f"-k {self.request.keyword}" if self.request.keyword else f"--backend {' '.join(self.request.backends)}",
+                where=f"-k {self.request.keyword}"
+                if self.request.keyword
+                else f"--backend {' '.join(self.request.backends)}",
                 todo="leave the filter out to see the names of all probes",
             )
 
@@ -224,7 +235,9 @@ class Lab:
         revisions = []
         for role, spec in sides:
             self.listen(f"resolving {spec}")
-            revision = resolve(spec or "", project=request.project, cache=request.cache, sdist=request.environment.sdist)
+            revision = resolve(
+                spec or "", project=request.project, cache=request.cache, sdist=request.environment.sdist
+            )
             revisions.append((role, revision))
         if request.search is not None:
             revisions.reverse()  # base is asked about what head fails in
@@ -263,7 +276,9 @@ class Lab:
                     self._campaign(worker, cell, spec, file, roots, canaries=backend not in first)
                     first.add(backend)
 
-    def _campaign(self, worker: Worker, cell: Cell, spec: ProbeSpec, file: str, roots: list[str], *, canaries: bool) -> None:
+    def _campaign(
+        self, worker: Worker, cell: Cell, spec: ProbeSpec, file: str, roots: list[str], *, canaries: bool
+    ) -> None:
         request = self.request
         self.listen(f"{cell.role or cell.revision} {cell.python} {cell.backend}: {spec.name}")
         asked: dict[str, Any] = {
@@ -391,7 +406,9 @@ def run_probes(request: ProbeRequest, listen: Listen) -> tuple[tuple[CellResult,
     lab = Lab(request, listen)
     lab.run()
     order = {"base": 0, "head": 1, "": 1}
-    results = sorted(lab.results, key=lambda r: (r.cell.probe, r.cell.backend, _version(r.cell.python), order[r.cell.role]))
+    results = sorted(
+        lab.results, key=lambda r: (r.cell.probe, r.cell.backend, _version(r.cell.python), order[r.cell.role])
+    )
     return tuple(results), tuple(lab.trials)
 
 
@@ -399,7 +416,9 @@ def _version(text: str) -> tuple[int, ...]:
     return tuple(int("".join(c for c in part if c.isdigit()) or 0) for part in text.split("."))
 
 
-def replay(token: str, run: Run, listen: Listen, *, project: Path = Path(), clock: str = "", cache: Cache | None = None) -> Trial:
+def replay(
+    token: str, run: Run, listen: Listen, *, project: Path = Path(), clock: str = "", cache: Cache | None = None
+) -> Trial:
     """Run one trial again.
 
     Args:
@@ -416,7 +435,9 @@ def replay(token: str, run: Run, listen: Listen, *, project: Path = Path(), cloc
         raise UsageError(f"{error}.", where=token, todo="copy the whole token of a finding") from error
     result = next((result for result in run.cells if result.cell.key == wanted.key), None)
     if result is None:
-        raise UsageError("The token belongs to no cell of this run.", where=token, todo="name the run that it comes from")
+        raise UsageError(
+            "The token belongs to no cell of this run.", where=token, todo="name the run that it comes from"
+        )
     cell = result.cell
     request = ProbeRequest(
         paths=(Path(cell.script),),
@@ -438,7 +459,9 @@ def replay(token: str, run: Run, listen: Listen, *, project: Path = Path(), cloc
     if now.key != cell.key:
         changed = [what for what in ("script", "layer") if now.files.get(what) != cell.files.get(what)]
         raise UsageError(
-            "The token is of another version: " + (", ".join(changed) or "the environment or stormdrain") + " changed since.",
+            "The token is of another version: "
+            + (", ".join(changed) or "the environment or stormdrain")
+            + " changed since.",
             where=token,
             todo="run the probe again and use a new token",
         )
@@ -460,6 +483,6 @@ def replay(token: str, run: Run, listen: Listen, *, project: Path = Path(), cloc
         for kind, body in worker.ask(asked):
             if kind == "trial":
                 trials.append(from_json(Trial, body))
-            elif (error_text := from_json(CellResult, body).error):
+            elif error_text := from_json(CellResult, body).error:
                 raise UsageError(f"The trial cannot be run: {error_text}", where=token, todo="run the probe again")
     return trials[-1]

@@ -172,8 +172,10 @@ def _returns(context: Context) -> Iterator[Problem]:
     if seen.outcome.kind in ("hung", "deadlock"):
         hang = seen.hang
         waits = next((text.partition(": ")[2] for text in ((*hang.tasks, *hang.threads) if hang else ())), "")
-        what = "can never end: nothing is left that could wake it" if seen.outcome.kind == "deadlock" else (
-            f"has not ended after {seen.bound:g} s"
+        what = (
+            "can never end: nothing is left that could wake it"
+            if seen.outcome.kind == "deadlock"
+            else (f"has not ended after {seen.bound:g} s")
         )
         if hang and hang.why.startswith("blocked"):
             what = f"blocks its thread and has not ended after {seen.bound:g} real seconds"
@@ -282,7 +284,9 @@ _RAW_TIMEOUTS = ("wait_for", "timeout")
 _TIMEOUTS = (*_RAW_TIMEOUTS, "fail_after")
 
 
-@_check("cancellation-delivered", "An accepted cancel comes out of the operation, and no cleanup error takes its place.")
+@_check(
+    "cancellation-delivered", "An accepted cancel comes out of the operation, and no cleanup error takes its place."
+)
 def _cancellation_delivered(context: Context) -> Iterator[Problem]:
     _ended(context)
     wrap = context.schedule.wrap
@@ -337,12 +341,17 @@ def _abort_swallowed(context: Context) -> Iterator[Problem]:
     inside = [
         c
         for c in context.seen.cancels
-        if c.accepted and c.caller and _of_group(c.caller) and any(site.target and not _of_group(site) for site in c.chain)
+        if c.accepted
+        and c.caller
+        and _of_group(c.caller)
+        and any(site.target and not _of_group(site) for site in c.chain)
     ]
     if not context.seen.failures.get("sibling") or not inside:
         raise NotApplicable("the group did not abort while the operation was under way")
     if context.seen.operation.kind == "returned" and not context.spec.absorbs_cancel:
-        yield Problem("the group's abort was accepted, and the operation returned as if nothing had happened", inside[0].site)
+        yield Problem(
+            "the group's abort was accepted, and the operation returned as if nothing had happened", inside[0].site
+        )
 
 
 def _of_group(site: Site) -> bool:
@@ -392,7 +401,9 @@ def _timeout_converts(context: Context) -> Iterator[Problem]:
         yield Problem(f"{wrap} struck, and a bare {error.type} came out instead of TimeoutError", context.site)
 
 
-@_check("cleanup-error-kept", "The error of a failing cleanup surfaces alone, and rides as cause or context under a cancel.")
+@_check(
+    "cleanup-error-kept", "The error of a failing cleanup surfaces alone, and rides as cause or context under a cancel."
+)
 def _cleanup_error_kept(context: Context) -> Iterator[Problem]:
     _ended(context)
     if not context.errors:
@@ -422,7 +433,9 @@ def _swallows(context: Context) -> bool:
     return context.spec.expect.get("cleanup-error-kept", Stance("", "")).kind == "relax"
 
 
-@_check("bystander-unharmed", "A caller that nobody cancelled is not cancelled, and does not hang, because another one was.")
+@_check(
+    "bystander-unharmed", "A caller that nobody cancelled is not cancelled, and does not hang, because another one was."
+)
 def _bystander(context: Context) -> Iterator[Problem]:
     seen = context.seen
     if context.schedule.storm != "concurrent":
@@ -432,7 +445,9 @@ def _bystander(context: Context) -> Iterator[Problem]:
         yield Problem(f"another caller of the operation never comes back: {waits}", context.site, seen.hang.tasks)
     for other in seen.others:
         if other.error is not None and other.error.cancelled:
-            yield Problem(f"another caller of the operation, whom nobody cancelled, got {other.error.type}", context.site)
+            yield Problem(
+                f"another caller of the operation, whom nobody cancelled, got {other.error.type}", context.site
+            )
 
 
 @_check("cancel-count-balanced", "Each accepted cancel that comes out is counted once in `cancelling()`.")
@@ -455,7 +470,10 @@ def _cancel_count_balanced(context: Context) -> Iterator[Problem]:
         yield Problem(f"cancelling() went from {before} to {after} over {cancels} accepted cancels", context.site)
 
 
-@_check("no-loop-reports", "Nothing is reported to the loop's exception handler, as unraisable, or as never awaited or retrieved.")
+@_check(
+    "no-loop-reports",
+    "Nothing is reported to the loop's exception handler, as unraisable, or as never awaited or retrieved.",
+)
 def _no_loop_reports(context: Context) -> Iterator[Problem]:
     _entered(context)
     known = [report.message for report in context.calm.reports] if context.calm else []

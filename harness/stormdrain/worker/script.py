@@ -26,7 +26,18 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-_CLOSING = {"close", "aclose", "stop", "shutdown", "disconnect", "terminate", "__aexit__", "kill", "cleanup", "wait_closed"}
+_CLOSING = {
+    "close",
+    "aclose",
+    "stop",
+    "shutdown",
+    "disconnect",
+    "terminate",
+    "__aexit__",
+    "kill",
+    "cleanup",
+    "wait_closed",
+}
 MARK = "__stormdrain_probe__"
 
 
@@ -94,7 +105,9 @@ def na(reason: str, *, revisions: Sequence[str] = (), pythons: Sequence[str] = (
     return Stance("na", values.reason(reason, "na(...)"), None, tuple(revisions), tuple(pythons))
 
 
-def relax(reason: str, value: float | None = None, *, revisions: Sequence[str] = (), pythons: Sequence[str] = ()) -> Stance:
+def relax(
+    reason: str, value: float | None = None, *, revisions: Sequence[str] = (), pythons: Sequence[str] = ()
+) -> Stance:
     """A finding of this expectation is only a note, for a reason that is printed.
 
     Args:
@@ -220,7 +233,9 @@ def load(file: str) -> list[Probe]:
     name = "stormdrain_probe_" + "".join(c if c.isalnum() else "_" for c in path.stem)
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None or not path.is_file():
-        raise UsageError("The probe script cannot be read.", where=file, todo="name a .py file or a folder that holds some")
+        raise UsageError(
+            "The probe script cannot be read.", where=file, todo="name a .py file or a folder that holds some"
+        )
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
     with _beside(path):
@@ -244,13 +259,19 @@ def load(file: str) -> list[Probe]:
             ) from error
     found = [probe for value in list(vars(module).values()) if isinstance(probe := getattr(value, MARK, None), Probe)]
     if not found:
-        raise UsageError("The script holds no probe.", where=file, todo="decorate an async generator with @probe(operation=...), or a function with @service(...)")
+        raise UsageError(
+            "The script holds no probe.",
+            where=file,
+            todo="decorate an async generator with @probe(operation=...), or a function with @service(...)",
+        )
     return [one for probe in found for one in _expand(probe, str(path))]
 
 
 def _expand(probe: Probe, file: str) -> Iterator[Probe]:
     base = probe.function.__name__
-    cases: list[tuple[str, Any]] = [(f"{base}[{key}]", value) for key, value in probe.parametrize.items()] or [(base, None)]
+    cases: list[tuple[str, Any]] = [(f"{base}[{key}]", value) for key, value in probe.parametrize.items()] or [
+        (base, None)
+    ]
     for name, value in cases:
         rest = {key: item for key, item in vars(probe).items() if key not in ("file", "param", "name")}
         yield Probe(**rest, file=file, param=value, name=name)

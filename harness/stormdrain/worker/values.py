@@ -64,7 +64,9 @@ def check(where: str, given: Mapping[str, Any]) -> None:
     if given["body"] is not None and operation != "__aexit__":
         raise wrong("Only an async context manager has a body.", "body", 'write operation="__aexit__"')
     if given["trigger"] is not None and not _EVENT.fullmatch(str(given["trigger"])):
-        raise wrong(f"{given['trigger']!r} cannot be the name of an event.", "trigger", "use letters, digits, _, . and -")
+        raise wrong(
+            f"{given['trigger']!r} cannot be the name of an event.", "trigger", "use letters, digits, _, . and -"
+        )
     for entry in given["fail"]:
         _failure(entry, f"{where}, fail=")
 
@@ -112,5 +114,7 @@ def reason(text: object, where: str) -> str:
         UsageError: it is empty or no text.
     """
     if not isinstance(text, str) or not text.strip():
-        raise UsageError("A stance needs its reason: it is printed in every report.", where=where, todo='write it: na("...")')
+        raise UsageError(
+            "A stance needs its reason: it is printed in every report.", where=where, todo='write it: na("...")'
+        )
     return text

@@ -37,7 +37,9 @@ class Phases:
             trial.check(subject)
         except UsageError as error:
             site = outcomes.flatten(error)[0].site
-            told = " ".join(part for part in (error.what, f"({error.where})", f"at {site}" if site else "") if part != "()")
+            told = " ".join(
+                part for part in (error.what, f"({error.where})", f"at {site}" if site else "") if part != "()"
+            )
             trial.built = Outcome("raised", (Exc("UsageError", error.todo),), told)
             return None
         except BaseException as error:
