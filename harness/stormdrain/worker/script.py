@@ -242,7 +242,11 @@ def load(file: str) -> list[Probe]:
         try:
             spec.loader.exec_module(module)
         except BaseException as error:
-            if isinstance(error, (KeyboardInterrupt, GeneratorExit, StormdrainError)):
+            if isinstance(error, (KeyboardInterrupt, GeneratorExit)):
+                raise
+            if isinstance(error, StormdrainError):
+                if file not in error.where:
+                    error.where = f"{_where(error, file)}, {error.where}".rstrip(", ")
                 raise
             from .chains import roots  # late: it imports asyncio, which must see the doors in place
 
