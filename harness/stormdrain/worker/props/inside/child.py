@@ -84,6 +84,11 @@ class ScriptedChild(Actor):
 
     def act(self) -> None:
         """Answer the signals that came, then go on with the steps."""
+        self.answer()
+        self.out.advance()
+
+    def answer(self) -> None:
+        """Answer the signals that came."""
         while self.signals:
             number = self.signals.pop(0)
             self.report("signal", b"%d" % number)
@@ -93,7 +98,6 @@ class ScriptedChild(Actor):
             elif how == "delay":
                 self.handlers[number] = ("record",)
                 self.after(argument[0], f"signal {number}", self.leave, self.script["exit_code"])
-        self.out.advance()
 
     # Steps
 
@@ -173,6 +177,7 @@ class ScriptedChild(Actor):
 
     def ended(self) -> None:
         """Stdin is at its end: do what the script says."""
+        self.answer()  # a signal that came before must be told before it leaves
         self.unwatch(0)
         if self.input and not self.skipping:
             self.line(self.input)
