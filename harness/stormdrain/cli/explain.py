@@ -85,6 +85,11 @@ def known() -> dict[str, tuple[str, str]]:
     found |= {name: ("verdict", text) for name, text in _VERDICTS.items()}
     found |= {name: ("expectation", check.sentence) for name, check in expectations.CHECKS.items()}
     found |= {name: ("storm", family.sentence) for name, family in storms.FAMILIES.items()}
+    found["search"] = (
+        "storm",
+        "Schedules of several faults, drawn by a seed (--search 30s) and shrunk to the fewest faults at the "
+        "earliest points that fail; what failed before is thrown first.",
+    )
     found["calm"] = ("storm", "The baseline, always first: the operation without any fault, twice.")
     return found
 
