@@ -216,7 +216,7 @@ class Campaign:
         if why:
             raise Broken(why, "use a version that was tried", 3, Verdict.UNRESOLVED)
         self.notes += [Note("backend", note) for note in notes]
-        if backend != "asyncio" and self.probe.victim:
+        if drive.kind(backend) != "asyncio" and self.probe.victim:
             raise Broken(
                 f"the probe names a victim, {self.probe.victim!r}, and {backend} cancels scopes, not tasks",
                 f"leave {backend!r} out of backends=[...], or make what the victim does the operation",
@@ -324,7 +324,9 @@ class Campaign:
             )
         if seen.built.kind != "returned":
             if self.cell.role == "base" and MISSING in seen.built.value:
-                raise Broken(seen.built.value, "the operation is new on head: there is nothing to compare it with", 0, Verdict.NA)
+                raise Broken(
+                    seen.built.value, "the operation is new on head: there is nothing to compare it with", 0, Verdict.NA
+                )
             if seen.built.value and (self.service or seen.built.kind == "raised"):
                 told = seen.built.error  # what the user can do, where it is the command that is wrong
                 todo = told.message if told else "mend what case.spawn(...) is given, or the service"
@@ -372,7 +374,7 @@ class Campaign:
         assert self.calm is not None
         return Ground(
             spec=self.probe.spec(),
-            backend=self.cell.backend,
+            backend=drive.kind(self.cell.backend),
             python=(sys.version_info[0], sys.version_info[1]),
             points=self.calm.points,
             elapsed=self.calm.elapsed,

@@ -7,6 +7,7 @@ interpreter and with this environment, then the run is ERROR and says which.
 from __future__ import annotations
 
 import asyncio
+import functools
 import os
 import sys
 import threading
@@ -190,25 +191,26 @@ def canaries(backend: str) -> list[Canary]:
         return trio_canaries.canaries()
     once = Schedule("cancel-storm", None, (_CANCEL,), variant="once")
     uncounted = "" if sys.version_info >= (3, 11) else "Task.cancelling came with 3.11"
+    of = functools.partial(canary, backend=backend)
     return [
-        canary("returns", _hang),
-        canary("child-reaped", _leave_child),
-        canary("no-orphans", _leave_orphan),
-        canary("no-leaked-tasks", _leave_task),
-        canary("no-leaked-threads", leave_thread),
-        canary("no-leaked-descriptors", leave_descriptor),
-        canary("cancellation-delivered", _swallow, once),
-        canary("timeout-converts", _swallow, Schedule("timeout", Wrap("wait_for", 0.05))),
+        of("returns", _hang),
+        of("child-reaped", _leave_child),
+        of("no-orphans", _leave_orphan),
+        of("no-leaked-tasks", _leave_task),
+        of("no-leaked-threads", leave_thread),
+        of("no-leaked-descriptors", leave_descriptor),
+        of("cancellation-delivered", _swallow, once),
+        of("timeout-converts", _swallow, Schedule("timeout", Wrap("wait_for", 0.05))),
         canary(
             "cleanup-error-kept", lose_error, Schedule("fail", None, (), (Failure("cleanup", "RuntimeError"),), "alone")
         ),
-        canary("bystander-unharmed", _share, Schedule("concurrent", None, (_CANCEL,))),
-        canary("cancel-count-balanced", _cancel_twice, once, na=uncounted),
-        canary("no-loop-reports", _report),
-        canary("no-hot-spin", _spin),
-        canary("no-blocked-loop", _block),
-        canary("entered-once", enter_twice, count=("impl",)),
-        canary("within-deadline", _late, deadline=1.0),
-        canary("follow-up-works", _fine, follow_up=_hang),
-        canary("exits-cleanly", stay, exit_bound=0.3),
+        of("bystander-unharmed", _share, Schedule("concurrent", None, (_CANCEL,))),
+        of("cancel-count-balanced", _cancel_twice, once, na=uncounted),
+        of("no-loop-reports", _report),
+        of("no-hot-spin", _spin),
+        of("no-blocked-loop", _block),
+        of("entered-once", enter_twice, count=("impl",)),
+        of("within-deadline", _late, deadline=1.0),
+        of("follow-up-works", _fine, follow_up=_hang),
+        of("exits-cleanly", stay, exit_bound=0.3),
     ]

@@ -336,6 +336,10 @@ def _driver(trial: Trial) -> Any:
         from .drive import trio_
 
         return trio_.Driver(trial)
+    if trial.order.backend == "uvloop":
+        from .drive import uv
+
+        return uv.Driver(trial)
     if trial.order.backend == "service":
         from .drive import service
 

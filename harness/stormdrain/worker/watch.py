@@ -41,11 +41,12 @@ class Watch:
         self.record = record
         self.on = True
 
-    def born(self, pid: int, command: str) -> None:
+    def born(self, pid: int, command: str, site: Site | None = None) -> None:
+        """A child was started, on the line that runs now if not on `site`."""
         if self.on and pid > 0:
             from . import chains  # late: it imports asyncio, which must see the doors in place
 
-            site = chains.caller(2)
+            site = site or chains.caller(2)
             if (site is None or not site.target) and threading.current_thread() is not threading.main_thread():
                 site = self.waiting() or site
             self.spawned[pid] = (command, site)
@@ -56,10 +57,13 @@ class Watch:
 
     def reaped(self, pid: int, status: int) -> None:
         if self.on and pid > 0 and not os.WIFSTOPPED(status) and not os.WIFCONTINUED(status):
-            code = os.waitstatus_to_exitcode(status)
-            if pid not in self.ended:
-                self.ended[pid] = code
-                self.record("process reaped", f"#{self.numbers.get(pid, '?')} return code {code}")
+            self.exited(pid, os.waitstatus_to_exitcode(status))
+
+    def exited(self, pid: int, code: int) -> None:
+        """A child was reaped."""
+        if self.on and pid not in self.ended:
+            self.ended[pid] = code
+            self.record("process reaped", f"#{self.numbers.get(pid, '?')} return code {code}")
 
     def report(self, channel: str, message: str, site: Site | None = None, exact: bool = False) -> None:
         if self.on and len(self.reports) < 100:

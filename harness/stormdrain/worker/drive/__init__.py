@@ -1,10 +1,15 @@
-"""How each kind of subject is driven: asyncio, trio, services."""
+"""How each kind of subject is driven: asyncio (on its own loop and on uvloop), trio, services."""
 
 from __future__ import annotations
 
 from ...errors import UsageError
 
-BACKENDS = ("asyncio", "trio", "service")
+BACKENDS = ("asyncio", "uvloop", "trio", "service")
+
+
+def kind(backend: str) -> str:
+    """What a backend is to the storms: uvloop runs the tasks of asyncio."""
+    return "asyncio" if backend == "uvloop" else backend
 
 
 def look(backend: str) -> tuple[str, list[str]]:
@@ -21,6 +26,12 @@ def look(backend: str) -> tuple[str, list[str]]:
         raise UsageError(f"There is no backend {backend!r}.", todo=f"choose from: {', '.join(BACKENDS)}")
     if backend == "asyncio":
         return "", []
+    if backend == "uvloop":
+        from . import uv
+
+        if lacks := uv.missing():
+            return f"this uvloop cannot be driven: it has no {lacks}", []
+        return "", list(uv.UNSEEN)
     if backend == "service":
         from . import service  # noqa: F401 - imported here once, not in every trial
 

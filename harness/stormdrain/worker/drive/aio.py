@@ -335,7 +335,7 @@ class Loop(Stepped, asyncio.SelectorEventLoop):
 
     def queued(self) -> list[str]:
         """What is ready to run, by name."""
-        return [_named(handle) for handle in self._ready]
+        return [named(handle._callback) for handle in self._ready]
 
     def timers(self) -> list[float]:
         """The moments of all timers that are set."""
@@ -394,8 +394,8 @@ def _names(task: asyncio.Task[Any]) -> tuple[str, str]:
     return task.get_name(), getattr(task.get_coro(), "__qualname__", "")
 
 
-def _named(handle: Any) -> str:
-    callback = handle._callback
+def named(callback: Any) -> str:
+    """What a callback is called in the state of a point."""
     owner = getattr(callback, "__self__", None)
     if isinstance(owner, asyncio.Task):
         return "step"
