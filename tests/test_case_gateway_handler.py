@@ -12,16 +12,10 @@ from pathlib import Path
 
 import pytest
 
+from stormdrain.gate.config import load_config
 from stormdrain.lab import read_script
 from stormdrain.model import Cell, CellResult, Observation, Trial, from_json, to_json
-from stormdrain.revisions import (
-    Cache,
-    EnvironmentConfig,
-    available_interpreters,
-    find_interpreters,
-    prepare,
-    resolve,
-)
+from stormdrain.revisions import Cache, available_interpreters, find_interpreters, prepare, resolve
 from stormdrain.workers import Worker
 
 ROOT = Path(__file__).parents[1]
@@ -56,7 +50,7 @@ def played(
         resolve(revision(variant), project=ROOT, cache=cache),
         find_interpreters([python])[0],
         requires=script.requires,
-        config=EnvironmentConfig(dependencies="listed"),
+        config=load_config(FOLDER / "gate.toml").environment,
         cache=cache,
     )
     trials: list[Trial] = []

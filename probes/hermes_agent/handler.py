@@ -17,12 +17,6 @@ from stormdrain import closure, deliver, probe
 # The handler also starts a `ps` in a session of its own, for the log: beside the point here.
 gateway.shutdown_forensics.spawn_async_diagnostic = lambda *args, **options: None
 
-PINS = [
-    "openai==2.24.0", "httpx==0.28.1", "pydantic==2.14.4", "Jinja2==3.1.6", "PyYAML==6.0.4", "python-dotenv==1.2.4",
-    "requests==2.34.2", "rich==15.0.0", "tenacity==9.2.1", "croniter==7.0.0", "pathspec==1.1.1",
-    "prompt_toolkit==3.0.53", "psutil==7.2.2", "ruamel.yaml==0.19.1", "socksio==1.0.0", "websockets==17.4",
-]  # fmt: skip
-
 
 def runner_with_handler():
     """A runner whose SIGTERM is handled as the gateway's start path has it."""
@@ -33,7 +27,7 @@ def runner_with_handler():
     return runner
 
 
-@probe(operation=deliver("SIGTERM", until="wait_for_shutdown"), count=["stop"], requires=PINS)
+@probe(operation=deliver("SIGTERM", until="wait_for_shutdown"), count=["stop"])
 async def blocked(case):
     """stop() waits for somebody who is held by nobody else, as a peer in another library may be."""
     runner = runner_with_handler()
@@ -64,7 +58,7 @@ def watch_the_end(runner):
     runner.through = through
 
 
-@probe(operation=deliver("SIGTERM", until="through"), count=["stop"], requires=PINS)
+@probe(operation=deliver("SIGTERM", until="through"), count=["stop"])
 async def real(case):
     """The real stop(), whose drain takes 0.4 s; it must come to its end."""
     runner = runner_with_handler()
@@ -86,7 +80,7 @@ async def swept(runner, case):
     await runner.through()
 
 
-@probe(operation=swept, requires=PINS, storms=["gc"])
+@probe(operation=swept, storms=["gc"])
 async def sweep(case):
     """It must spare the task that keeps the shutdown, wherever else that is kept."""
     runner = GatewayRunner(GatewayConfig())
