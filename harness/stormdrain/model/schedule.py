@@ -12,6 +12,12 @@ import re
 from dataclasses import dataclass
 
 
+def _number(n: float) -> str:
+    """As short as it can be and read back as the same."""
+    short = f"{n:g}"
+    return short if float(short) == n else repr(float(n))
+
+
 @dataclass(frozen=True)
 class When:
     """The moment of a fault.
@@ -33,8 +39,8 @@ class When:
         return {
             "start": "@start",
             "point": f"@{int(self.n)}",
-            "after": f"+{self.n:g}s",
-            "every": f"~{self.n:g}s",
+            "after": f"+{_number(self.n)}s",
+            "every": f"~{_number(self.n)}s",
             "turns": f"*{int(self.n)}",
             "event": f"!{self.name}",
             "with": "@same",
@@ -61,7 +67,7 @@ class Wrap:
     seconds: float | None = None
 
     def __str__(self) -> str:
-        return self.kind if self.seconds is None else f"{self.kind}={self.seconds:g}"
+        return self.kind if self.seconds is None else f"{self.kind}={_number(self.seconds)}"
 
 
 @dataclass(frozen=True)
