@@ -12,7 +12,7 @@ def test_every_module_of_the_package_has_its_line_in_the_design() -> None:
     section = ""
     named: set[str] = set()
     for line in text.splitlines():
-        if line.startswith("`harness/") and line.endswith("/`"):
+        if line.startswith("`") and line.endswith("/`"):
             section = line.strip("`")
         elif line.startswith("- `") and section:
             named.add(section + line.split("`")[1])
