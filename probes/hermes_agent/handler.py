@@ -91,7 +91,6 @@ async def sweep(case):
 @probe(
     operation=deliver("SIGTERM", until="wait_for_shutdown"),
     victim="GatewayRunner.stop",
-    requires=PINS,
     storms=["cancel-sweep"],
 )
 async def cancelled(case):

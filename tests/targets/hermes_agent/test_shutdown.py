@@ -22,6 +22,7 @@ import gateway.shutdown_forensics
 import pytest
 from gateway.config import GatewayConfig
 from gateway.run import GatewayRunner, start_gateway
+
 from stormdrain import closure
 
 
