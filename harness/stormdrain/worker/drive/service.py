@@ -73,6 +73,7 @@ class Driver(Ending):
         self.target = 0
         self.outside = 0
         self.deaf = ""
+        self.zombie_since = 0.0
         self.artefacts = Outcome("not-run")
 
     def run(self) -> None:

@@ -29,6 +29,8 @@ TICK = 0.02
 """Seconds between looks where nothing happens."""
 SECOND = 2.0
 """Seconds that a second signal gets to end a service that hangs."""
+ZOMBIE = 2.0
+"""Seconds that a service gets to reap a child that has ended."""
 _SHOWN = 2000
 """Characters of the end of its output that are shown."""
 
@@ -59,6 +61,7 @@ class Ending:
     deaf: str
     """Why nothing could be put into it."""
     artefacts: Outcome
+    zombie_since: float
     calm_quiet: tuple[float, tuple[str, ...]]
 
     def resting(self) -> bool:
@@ -72,8 +75,17 @@ class Ending:
         return bool(seen) and seen == before and not any(" R " in one for one in seen)
 
     def child_gone(self) -> bool:
-        """Whether a signal to the child alone has done what it should: then the service need not end."""
-        return bool(self.target) and procfs.stat(self.target) is None and self.plan.next is None
+        """Whether a signal to the child alone has done what it should: then the service need not end.
+
+        A child that has ended and is not reaped counts, too, once that has lasted for a while.
+        """
+        if not self.target or self.plan.next is not None:
+            return False
+        found = procfs.stat(self.target)
+        if found is not None and found.state in "ZX":
+            self.zombie_since = self.zombie_since or real_monotonic()
+            return real_monotonic() - self.zombie_since >= ZOMBIE
+        return found is None
 
     # -- after -----------------------------------------------------------------
 
@@ -162,7 +174,7 @@ class Ending:
         except BaseException as error:
             self.artefacts = outcomes.raised(error)
             return
-        wrong = said if isinstance(said, str) else "they are not complete" if said is False else ""
+        wrong = said if isinstance(said, str) else "its files are not complete" if said is False else ""
         self.artefacts = Outcome("raised" if wrong else "returned", value=wrong)
 
     def _second_signal(self) -> None:
