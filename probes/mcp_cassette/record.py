@@ -34,7 +34,7 @@ def proxy(case, server, client=None):
 
 
 @service(
-    exits={"SIGTERM": 130, "SIGINT": 130, "EOF": 0},
+    exits={"SIGTERM": 130, "SIGINT": 130},
     artefacts=is_whole,
     prompt=5,
     parametrize=SERVERS,

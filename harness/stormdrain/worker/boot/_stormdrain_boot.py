@@ -220,16 +220,23 @@ def _before(handle: Any) -> None:
 
 
 def _main_task(task: Any) -> Any:
-    """The task of `run_until_complete`: the oldest one that the loop still has."""
+    """The task of `run_until_complete`, else the oldest one that the loop still has."""
     asyncio = sys.modules["asyncio"]
     tasks = [one for one in asyncio.all_tasks(task.get_loop()) if not one.done()]
     return min(tasks, key=_age, default=task)
 
 
-def _age(task: Any) -> tuple[int, str]:
+def _is_main(task: Any) -> bool:
+    """Whether `run_until_complete` waits for it."""
+    waiting = getattr(task, "_callbacks", None) or ()
+    return any(getattr(one[0], "__name__", "") == "_run_until_complete_cb" for one in waiting)
+
+
+def _age(task: Any) -> tuple[bool, int, str]:
+    """Sorts the main task to the front, then by age as far as names tell."""
     name = task.get_name()
     number = name.rpartition("-")[2]
-    return (int(number) if name.startswith("Task-") and number.isdigit() else 1 << 30, name)
+    return (not _is_main(task), int(number) if name.startswith("Task-") and number.isdigit() else 1 << 30, name)
 
 
 def _patch_asyncio(module: Any) -> None:
