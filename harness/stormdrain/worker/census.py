@@ -166,7 +166,7 @@ def _of_the_runtime(frame: FrameType | None, name: str) -> bool:
         if where in (("_thread_cache.py", "_work"), ("_asyncio.py", "run")):
             return True
         if where == ("thread.py", "_worker"):
-            return name.startswith("asyncio_")  # other pools are somebody's, who has to end them
+            return name.startswith(("asyncio_", "uvloop_"))  # other pools are somebody's, who has to end them
         frame = frame.f_back
     return False
 

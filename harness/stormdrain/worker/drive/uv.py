@@ -16,7 +16,8 @@ import contextlib
 import heapq
 import math
 import select
-from collections.abc import Callable
+import socket
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import uvloop
@@ -62,8 +63,18 @@ class Loop(aio.Stepped, uvloop.Loop):  # type: ignore[misc]  # the stubs of both
         self.poller = select.poll()
         self.poller.register(self._get_backend_id(), select.POLLIN)  # type: ignore[attr-defined]  # the stubs lack it
         external = clock.external
-        clock.external = lambda: "the loop looks up a name" if self.resolving else external()
+        clock.external = lambda: "the loop looks up a name or connects" if self.resolving else external()
         super().call_soon(self._tick)
+        self.run_until_complete(self._open_a_stream())
+
+    async def _open_a_stream(self) -> None:
+        """The first stream makes libuv open a descriptor in reserve: it is the loop's, not the target's."""
+        end, other = socket.socketpair()
+        transport, _ = await self.connect_accepted_socket(asyncio.Protocol, end)
+        transport.close()  # type: ignore[attr-defined]  # the stubs say protocol
+        other.close()
+        for _turn in range(_SETTLED):
+            await asyncio.sleep(0)
 
     # -- turns ---------------------------------------------------------------
 
@@ -204,13 +215,44 @@ class Loop(aio.Stepped, uvloop.Loop):  # type: ignore[misc]  # the stubs of both
 
     # -- what C does -------------------------------------------------------------
 
-    async def getaddrinfo(self, *args: Any, **options: Any) -> Any:
-        """Look up a name, in a thread that Python does not know: time must not jump meanwhile."""
+    @contextlib.contextmanager
+    def _looks_up(self) -> Iterator[None]:
+        """Names are looked up in threads that Python does not know: time must not jump meanwhile."""
         self.resolving += 1
         try:
-            return await super().getaddrinfo(*args, **options)
+            yield
         finally:
             self.resolving -= 1
+
+    async def getaddrinfo(self, *args: Any, **options: Any) -> Any:
+        """Look up a name."""
+        with self._looks_up():
+            return await super().getaddrinfo(*args, **options)
+
+    async def getnameinfo(self, *args: Any, **options: Any) -> Any:
+        """Look up an address."""
+        with self._looks_up():
+            return await super().getnameinfo(*args, **options)
+
+    async def create_connection(self, *args: Any, **options: Any) -> Any:
+        """Connect; the lookup is one part of it that does not show."""
+        with self._looks_up():
+            return await super().create_connection(*args, **options)
+
+    async def create_server(self, *args: Any, **options: Any) -> Any:
+        """Listen, likewise."""
+        with self._looks_up():
+            return await super().create_server(*args, **options)
+
+    async def create_datagram_endpoint(self, *args: Any, **options: Any) -> Any:
+        """Open a datagram socket, likewise."""
+        with self._looks_up():
+            return await super().create_datagram_endpoint(*args, **options)
+
+    async def sock_connect(self, *args: Any, **options: Any) -> Any:
+        """Connect a socket, likewise."""
+        with self._looks_up():
+            return await super().sock_connect(*args, **options)
 
     async def subprocess_exec(self, *args: Any, **options: Any) -> Any:
         """Start a child, which C does without passing any door of the interpreter."""
@@ -278,5 +320,5 @@ UNSEEN = (
     "the gap after one is a point only where it queued a callback",
     "uvloop starts children in C: they are found in /proc right after, and those that `subprocess_exec` and "
     "`subprocess_shell` of the loop started count as the target's",
-    "names that `create_connection` itself looks up on uvloop do not hold the clock (`getaddrinfo` of the loop does)",
+    "uvloop looks names up in threads of its own: while a connection or a server is being made, time is real",
 )
