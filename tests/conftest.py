@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import hypothesis
 import pytest
 
 from stormdrain.errors import StormdrainError
@@ -28,6 +29,11 @@ from stormdrain.workers import Worker
 MARK = "STORMDRAIN_SUITE"
 """Environment variable that every process started by this suite inherits, however far away it has got."""
 KEY = "0badcafe"
+
+
+# How long an example takes depends on what else the machine does.
+hypothesis.settings.register_profile("suite", deadline=None)
+hypothesis.settings.load_profile("suite")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
