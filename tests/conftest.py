@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import json
 import os
 import select
+import subprocess
 import sys
 import textwrap
 import time
@@ -19,21 +21,27 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import hypothesis
 import pytest
 
 from stormdrain.errors import StormdrainError
 from stormdrain.model import Cell, CellResult, Finding, ProbeSpec, Trial, from_json, to_json
 from stormdrain.workers import Worker
 
+PYTHON = os.environ.get("STORMDRAIN_TEST_WORKER", sys.executable)
+"""The interpreter of the workers: by default the one that runs the tests."""
+_ASK = "import sys; print([*sys.version_info[:3]])"
+VERSION: tuple[int, ...] = tuple(json.loads(subprocess.check_output([PYTHON, "-S", "-c", _ASK])))
 MARK = "STORMDRAIN_SUITE"
 """Environment variable that every process started by this suite inherits, however far away it has got."""
 KEY = "0badcafe"
 
 
 # How long an example takes depends on what else the machine does.
-hypothesis.settings.register_profile("suite", deadline=None)
-hypothesis.settings.load_profile("suite")
+with contextlib.suppress(ImportError):  # the suites in targets/ run in environments that do not have it
+    import hypothesis
+
+    hypothesis.settings.register_profile("suite", deadline=None)
+    hypothesis.settings.load_profile("suite")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -139,7 +147,7 @@ class Stager:
 
     def worker(self) -> Worker:
         if self._worker is None:
-            self._worker = Worker(sys.executable, errors=self.errors)
+            self._worker = Worker(PYTHON, errors=self.errors)
         return self._worker
 
     def write(self, source: str) -> str:
@@ -196,7 +204,7 @@ class Stager:
         listed = worker.ask({"do": "list", "file": file, "roots": []})
         specs = [from_json(ProbeSpec, body) for _, body in listed]
         spec = next(spec for spec in specs if spec.name == (probe or specs[0].name))
-        python = ".".join(map(str, sys.version_info[:3]))
+        python = ".".join(map(str, VERSION))
         request = {
             "do": "campaign",
             "file": file,
