@@ -6,12 +6,11 @@ campaign must notice that and come to ERROR.
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import pytest
 
-from conftest import Stager
+from conftest import PYTHON, VERSION, Stager
 from stormdrain.expectations import CHECKS
 from stormdrain.model import Verdict
 from stormdrain.workers import Worker
@@ -390,7 +389,7 @@ COUNTS = {"cancel-count-balanced"}
 def applies(probe: str, expectation: str) -> bool:
     """Whether an expectation has a canary for such probes on this interpreter."""
     if probe != "command" and expectation in COUNTS:
-        return probe == "operation" and sys.version_info >= (3, 11)
+        return probe == "operation" and VERSION >= (3, 11)
     return CHECKS[expectation].of("service" if probe == "command" else "async") is not None
 
 
@@ -403,7 +402,7 @@ DISABLINGS = [
 
 
 def needs(operation: str) -> None:
-    if operation in NEEDS_311 and sys.version_info < (3, 11):
+    if operation in NEEDS_311 and VERSION < (3, 11):
         pytest.skip("Task.cancelling came with 3.11")
 
 
@@ -447,7 +446,7 @@ def test_with_one_check_disabled_by_hand_the_campaign_is_an_error(
     campaign: Stager, tmp_path: Path, probe: str, expectation: str
 ) -> None:
     (tmp_path / "sitecustomize.py").write_text(DISABLED)
-    with Worker(sys.executable, [str(tmp_path)], {"DISABLED": expectation}) as worker:
+    with Worker(PYTHON, [str(tmp_path)], {"DISABLED": expectation}) as worker:
         played = campaign(KINDS, probe, storms=["calm"], canaries=True, worker=worker, backend=BACKENDS[probe])
     assert played.cell.verdict is Verdict.ERROR
     assert played.cell.exit_code == 70

@@ -89,8 +89,7 @@ def test_imports_run_one_way() -> None:
         f"{path.relative_to(PACKAGE)} imports {name}"
         for path in modules()
         for name in imported(path)
-        if name.startswith("stormdrain.")
-        and depth.get(name.split(".")[1], len(LAYERS)) < depth[place(path)]
+        if name.startswith("stormdrain.") and depth.get(name.split(".")[1], len(LAYERS)) < depth[place(path)]
     ]
     assert upward == []
 
@@ -138,7 +137,11 @@ def test_the_worker_runs_on_a_bare_interpreter(interpreter: Interpreter) -> None
 
 def test_every_module_says_why_it_exists() -> None:
     tests = [path for path in (ROOT / "tests").rglob("*.py") if "targets" not in path.parts]
-    silent = [str(path.relative_to(ROOT)) for path in (*modules(), *tests) if not ast.get_docstring(ast.parse(path.read_bytes()))]
+    silent = [
+        str(path.relative_to(ROOT))
+        for path in (*modules(), *tests)
+        if not ast.get_docstring(ast.parse(path.read_bytes()))
+    ]
     assert silent == []
 
 

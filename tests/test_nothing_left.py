@@ -20,7 +20,7 @@ from pathlib import Path
 
 import pytest
 
-from conftest import MARK, Stager, left_after, marked
+from conftest import MARK, PYTHON, Stager, left_after, marked
 from revising import pond, write
 from stage import await_end
 from stormdrain import store
@@ -175,7 +175,7 @@ def named(word: str) -> dict[int, str]:
 def place(folder: Path) -> Iterator[Place]:
     mark = uuid.uuid4().hex
     (folder / "tmp").mkdir(parents=True)
-    with Worker(sys.executable, env={MARK: mark, "TMPDIR": str(folder / "tmp")}) as worker:
+    with Worker(PYTHON, env={MARK: mark, "TMPDIR": str(folder / "tmp")}) as worker:
         yield Place(worker, mark, folder / "tmp")
 
 

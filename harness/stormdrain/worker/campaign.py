@@ -287,7 +287,7 @@ class Campaign:
         seen = {id(result.order): self._calm_observation(result) for result in self.pool.run(orders)}
         observations = [seen[id(order)] for order in orders]
         a, b = observations[:2]
-        if (difference := _alike(a, b)) is not None:
+        if (difference := _alike(a, b, fates=not self.service)) is not None:
             raise Broken(
                 f"baseline broken: two calm trials differ ({difference})",
                 "make the probe's subject and operation repeatable",
@@ -705,14 +705,18 @@ def _reached(schedule: Schedule, seen: Observation) -> bool:
     return not points or sum(1 for record in seen.faults if record.accepted is not False) >= len(points)
 
 
-def _alike(a: Observation, b: Observation) -> str | None:
-    """What differs in behaviour between two calm trials, if anything does."""
+def _alike(a: Observation, b: Observation, fates: bool = True) -> str | None:
+    """What differs in behaviour between two calm trials, if anything does.
+
+    fates: whether those of processes count; a service is killed in calm, at whatever it is doing.
+    """
     pairs: list[tuple[str, Any, Any]] = [
         ("outcome", _brief(a.outcome), _brief(b.outcome)),
         ("follow-up", _brief(a.follow_up), _brief(b.follow_up)),
         ("dispose", _brief(a.dispose), _brief(b.dispose)),
-        ("fate of processes", _fates(a), _fates(b)),
     ]
+    if fates:
+        pairs.append(("fate of processes", _fates(a), _fates(b)))
     for what, one, other in pairs:
         if one != other:
             return f"{what}: {one} and {other}"
