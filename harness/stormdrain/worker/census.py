@@ -143,6 +143,8 @@ class Census:
         for number, leads in procfs.descriptors().items():
             if self._descriptors.get(number) == leads or leads.startswith("/proc/") or number in self.own:
                 continue
+            if leads == "anon_inode:[pidfd]" and procfs.watches(number):
+                continue  # it watches a process, which is an item by itself
             kind = {"socket": "socket", "pipe": "pipe"}.get(leads.partition(":")[0], "descriptor")
             plain = re.sub(r"\[\d+\]", "", leads)
             if plain.startswith(self._folder):

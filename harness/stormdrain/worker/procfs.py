@@ -120,6 +120,15 @@ def descriptors() -> dict[int, str]:
     return found
 
 
+def watches(number: int) -> bool:
+    """Whether a pidfd of this process leads to a process that is still there, a zombie perhaps."""
+    try:
+        with open(f"/proc/self/fdinfo/{number}") as file:
+            return any(line.startswith("Pid:") and int(line.split()[1]) > 0 for line in file)
+    except OSError:
+        return False
+
+
 def tree(pid: int | str = "self", depth: int = 0) -> list[str]:
     """The process tree below `pid`, a line a process, indented."""
     lines: list[str] = []

@@ -540,7 +540,7 @@ class Driver(Phases):
         finally:
             asyncio.set_event_loop(None)
             loop.close()
-        self.loop.op = None
+        self.loop.op = self.loop.first = None  # the handle of its first step keeps a task, and on 3.10 that its exception
         self.loop.main = None
         gc.collect()
 
