@@ -540,7 +540,9 @@ class Driver(Phases):
         finally:
             asyncio.set_event_loop(None)
             loop.close()
-        self.loop.op = self.loop.first = None  # the handle of its first step keeps a task, and on 3.10 that its exception
+        # A task that is kept (by the handle of its first step, say) keeps on 3.10 what its cancellation held.
+        self.loop.op = self.loop.first = None
+        self.loop.actors = []
         self.loop.main = None
         gc.collect()
 
