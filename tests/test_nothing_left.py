@@ -264,7 +264,7 @@ def run(project: Path, out: Path, mark: str, *more: str) -> subprocess.Popen[str
     (out / "tmp").mkdir(parents=True)
     words = ["probe", "leaks.py", "--head", "path:pond", "--python", VERSION, "--out", str(out), "--jobs", "2"]
     return subprocess.Popen(
-        [*COMMAND, *words, "--storm", "cancel-storm", *more],
+        [*COMMAND, *words, *more],
         cwd=project,
         env={**os.environ, MARK: mark, "TMPDIR": str(out / "tmp")},
         stdout=subprocess.DEVNULL,
@@ -280,10 +280,10 @@ def lines(journal: Path) -> int:
     return 0
 
 
-def kill_the_host(project: Path, out: Path, moment: int) -> None:
+def kill_the_host(project: Path, out: Path, moment: int, kind: str) -> None:
     """Kill the host when so many lines are recorded (0: as soon as the worker is there)."""
     mark = uuid.uuid4().hex
-    host = run(project, out, mark)
+    host = run(project, out, mark, "-k", f"[{kind}]")
     journal = out / store.JOURNAL
 
     def reached() -> bool:
@@ -306,12 +306,16 @@ def kill_the_host(project: Path, out: Path, moment: int) -> None:
     assert run_there.verdict not in (Verdict.PASS, Verdict.NA)
 
 
-@pytest.mark.parametrize("moment", [0, 1, 6])
-def test_a_host_that_is_killed_leaves_nothing_but_its_record(project: Path, tmp_path: Path, moment: int) -> None:
-    kill_the_host(project, tmp_path / "out", moment)
+@pytest.mark.parametrize(("moment", "kind"), [(0, "nothing"), (1, "child"), (6, "daemon"), (9, "killed")])
+def test_a_host_that_is_killed_leaves_nothing_but_its_record(
+    project: Path, tmp_path: Path, moment: int, kind: str
+) -> None:
+    kill_the_host(project, tmp_path / "out", moment, kind)
 
 
 @pytest.mark.long
-def test_a_host_that_is_killed_at_fifty_moments_leaves_nothing_but_its_records(project: Path, tmp_path: Path) -> None:
+def test_a_host_that_is_killed_at_fifty_moments_leaves_nothing_but_its_records(
+    project: Path, tmp_path: Path
+) -> None:
     for moment in range(50):
-        kill_the_host(project, tmp_path / f"out{moment}", moment)
+        kill_the_host(project, tmp_path / f"out{moment}", moment // 2, KINDS[moment % len(KINDS)])
