@@ -30,6 +30,13 @@ class Roots:
         self.target: tuple[str, ...] = ()
         self.probe = ""
         self._short: dict[str, str] = {}
+        self._names: dict[types.CodeType, str] = {}
+        """Qualified names of code that does not know its own (before 3.11), from the coroutines that ran it."""
+
+    def learn(self, code: types.CodeType, awaitable: Any) -> None:
+        """Remember the qualified name of a coroutine's code."""
+        if sys.version_info < (3, 11):
+            self._names.setdefault(code, getattr(awaitable, "__qualname__", code.co_name))
 
     def is_target(self, file: str) -> bool:
         return bool(self.target) and file.startswith(self.target)
@@ -48,7 +55,7 @@ class Roots:
         return os.path.basename(file)
 
     def site(self, code: types.CodeType, line: int) -> Site:
-        function = getattr(code, "co_qualname", code.co_name)
+        function = getattr(code, "co_qualname", None) or self._names.get(code, code.co_name)
         file = code.co_filename
         return Site(self.short(file), line, function, self.is_target(file) or file == self.probe)
 
@@ -71,6 +78,7 @@ def frames(awaitable: Any) -> Iterable[types.FrameType]:
         else:
             following = _hidden(awaitable)
         if frame is not None:
+            roots.learn(frame.f_code, awaitable)
             yield frame
         awaitable = following
 
