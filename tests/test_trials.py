@@ -228,7 +228,7 @@ def test_a_child_that_needs_a_while_after_sigterm_holds_the_clock(campaign: Stag
     assert played.flagged == set(), played.told()
     for trial in played.trials:
         assert seen(trial).processes[0].returncode == 7, played.told()
-        assert 0.25 < seen(trial).elapsed < 5
+        assert 0.1 < seen(trial).elapsed < 5
         assert "neither scripted nor inert" in held(trial)
 
 
@@ -263,7 +263,7 @@ def test_a_job_in_a_worker_thread_holds_the_clock(campaign: Stager) -> None:
     played = campaign(THREAD, schedules=[ONCE, EVERY, "calm"])
     assert played.flagged == set(), played.told()
     for trial in played.trials:
-        assert 0.25 < seen(trial).elapsed < 5, played.told()
+        assert 0.1 < seen(trial).elapsed < 5, played.told()
         assert "a thread is at work" in held(trial)
 
 
@@ -326,7 +326,7 @@ def test_a_socket_that_leads_out_of_the_trial_holds_the_clock(campaign: Stager, 
     assert played.flagged == set(), played.told()
     for trial in played.trials:
         if trial.storm == "calm":
-            assert 0.25 < seen(trial).elapsed < 5, played.told()
+            assert 0.1 < seen(trial).elapsed < 5, played.told()
             assert "a socket leads out of the trial (to 127.0.0.1 port" in held(trial)
 
 
@@ -541,7 +541,7 @@ def test_a_process_that_dies_is_a_finding_at_the_line_of_suspension(campaign: St
     assert [finding.expectation for finding in played.findings] == ["returns"], played.told()
     assert "left with status 9" in played.findings[0].message
     assert played.findings[0].site is not None
-    assert played.findings[0].site.function == "Subject.dies"
+    assert "dies" in played.findings[0].site.function
 
 
 def test_a_fork_of_the_target_is_its_child_and_not_the_trial(campaign: Stager) -> None:
