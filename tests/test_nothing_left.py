@@ -314,8 +314,6 @@ def test_a_host_that_is_killed_leaves_nothing_but_its_record(
 
 
 @pytest.mark.long
-def test_a_host_that_is_killed_at_fifty_moments_leaves_nothing_but_its_records(
-    project: Path, tmp_path: Path
-) -> None:
+def test_a_host_that_is_killed_at_fifty_moments_leaves_nothing_but_its_records(project: Path, tmp_path: Path) -> None:
     for moment in range(50):
         kill_the_host(project, tmp_path / f"out{moment}", moment // 2, KINDS[moment % len(KINDS)])
