@@ -19,6 +19,7 @@ from typing import Any
 from ..model import Left, ProcessFact
 from . import procfs
 from .clock import _is_idle
+from .sockets import told
 from .watch import watch
 
 
@@ -149,7 +150,8 @@ class Census:
             plain = re.sub(r"\[\d+\]", "", leads)
             if plain.startswith(self._folder):
                 plain = "file"
-            items.append(Left(kind, f"{number} -> {leads}", f"{kind} {plain}"))
+            where = told(number, leads) if kind == "socket" else leads
+            items.append(Left(kind, f"{number} -> {where}", f"{kind} {plain}"))
         return items
 
     def _files(self) -> list[Left]:

@@ -35,6 +35,20 @@ def leads_out(peers: Collection[int]) -> str:
     return ""
 
 
+def told(number: int, leads: str) -> str:
+    """What a socket's descriptor leads to, in words: its ends, where it has some."""
+    ends = _ends(number, leads)
+    if ends is None or not any(ends):
+        return leads
+    return f"{_address(ends[0])} to {_address(ends[1])}"
+
+
+def _address(end: object) -> str:
+    if isinstance(end, tuple):
+        return f"{end[0]}:{end[1]}"
+    return os.fsdecode(end) if isinstance(end, (str, bytes)) and end else "an unnamed socket"
+
+
 def _ends(number: int, leads: str) -> tuple[object, object] | None:
     """Both addresses of a connected socket; None where it is not connected (or only a pair without names)."""
     key = (number, leads)
