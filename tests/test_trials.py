@@ -636,3 +636,25 @@ def test_what_the_subject_keeps_in_calm_is_not_left_and_what_it_lost_is(campaign
     assert "tool.exe" in lost.message
     assert lost.site is not None
     assert lost.site.function == "Client.connect"
+
+
+SOCKETS = PRELUDE + """
+import socket
+
+class Client:
+    async def run(self):
+        peer = socket.create_server(("127.0.0.1", 0))
+        self.kept = [peer, socket.create_connection(peer.getsockname()), peer.accept()[0]]
+
+@probe(operation="run")
+async def client(case):
+    subject = Client()
+    yield subject
+"""
+
+
+def test_a_socket_that_is_left_is_told_by_its_ends(campaign: Stager) -> None:
+    played = campaign(SOCKETS, schedules=["calm"])
+    assert played.flagged == {"no-leaked-descriptors"}, played.told()
+    told = played.findings[0].seen
+    assert sum(bool(re.search(r"-> 127\.0\.0\.1:\d+ to 127\.0\.0\.1:\d+", text)) for text in told) == 2, told
