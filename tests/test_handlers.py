@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import sys
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from conftest import Stager
+from conftest import PYTHON, Stager
 from stormdrain import closure, deliver
 from stormdrain.errors import UsageError
 
@@ -114,6 +115,51 @@ def test_the_shutdown_itself_is_cancelled_at_every_step_by_the_name_of_its_funct
     assert hung[0].observation is not None
     assert hung[0].observation.outcome.kind == "deadlock", "nobody sets the event any more"
     assert any(site.function.endswith("stop") for site in hung[-1].observation.faults[0].chain)  # type: ignore[union-attr]
+
+
+ON_TRIO = """
+import signal, trio
+from stormdrain import deliver, probe
+
+class Server:
+    def __init__(self, once):
+        self.once, self.down, self.begun = once, trio.Event(), False
+
+    async def stop(self):
+        await trio.sleep(0.1)
+        self.down.set()
+
+    async def wait_for_shutdown(self):
+        await self.down.wait()
+
+    async def handle(self, nursery, *, task_status):
+        with trio.open_signal_receiver(signal.SIGTERM) as signals:
+            task_status.started()
+            async for _ in signals:
+                if not (self.once and self.begun):
+                    self.begun = True
+                    nursery.start_soon(self.stop)
+
+@probe(operation=deliver("SIGTERM"), backends=["trio"], count=["stop"], parametrize={"each": False, "once": True})
+async def server(case):
+    subject = Server(case.param)
+    async with trio.open_nursery() as nursery:
+        await nursery.start(subject.handle, nursery)
+        yield subject
+        nursery.cancel_scope.cancel()
+"""
+
+
+def test_on_trio_a_signal_at_every_step_begins_a_second_stop_unless_there_is_a_guard(campaign: Stager) -> None:
+    pytest.importorskip("trio")
+    if sys.executable != PYTHON:
+        pytest.skip("the interpreter that was named for workers need not have trio")
+    each = campaign(ON_TRIO, "server[each]", storms=["signal-repeat"])
+    assert not each.cell.error, each.cell.error
+    assert "entered-once" in each.flagged, each.told()
+    once = campaign(ON_TRIO, "server[once]", storms=["signal-repeat"])
+    assert "entered-once" not in once.flagged, once.told()
+    assert len(once.of("signal-repeat")) > 4
 
 
 ANCHORS = """

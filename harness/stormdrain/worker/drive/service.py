@@ -17,7 +17,7 @@ from typing import Any
 
 from ...errors import UsageError
 from ...model import Event, Exc, FaultRecord, Outcome, Site
-from .. import outcomes, procfs
+from .. import outcomes
 from ..clock import clock, real_monotonic
 from ..service import Command, Ready, Terms
 from ..trial import RECORDED, Trial
@@ -184,19 +184,12 @@ class Driver(Ending):
                 raise Broken(f"the client failed: {failed.error.type}: {failed.error.message}")
         if not self.operating:
             self._rest()
-            self._learn_commands()
+            self.learn_commands()
             self._moment("idle")
         if not self.operating:
             if self.plan.next is None:
                 raise Over
             self.until = real_monotonic() + LATE  # what is awaited now comes soon, or not this time
-
-    def _learn_commands(self) -> None:
-        """A process that has just been forked still has its parent's command line: look again."""
-        seen = self.trial.census.seen
-        for pid in [*self.running.children]:
-            if pid in seen and (command := procfs.command(pid)):
-                seen[pid] = (seen[pid][0], command)
 
     def _client(self, work: Callable[[Service], Any]) -> None:
         try:

@@ -87,6 +87,13 @@ class Ending:
             return real_monotonic() - self.zombie_since >= ZOMBIE
         return found is None
 
+    def learn_commands(self) -> None:
+        """A process that has just been forked still has its parent's command line: look again."""
+        seen = self.trial.census.seen
+        for pid in [*self.running.children]:
+            if pid in seen and (command := procfs.command(pid)):
+                seen[pid] = (seen[pid][0], command)
+
     # -- after -----------------------------------------------------------------
 
     def after(self) -> None:
@@ -156,6 +163,7 @@ class Ending:
             first = left if first is None else first
             if not left:
                 break
+        self.learn_commands()
         trial.left = () if trial.outcome.value == "goes on" else left
         keys = collections.Counter(item.key for item in left)
         trial.late = tuple(item for item in first or () if keys[item.key] == 0)
