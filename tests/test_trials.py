@@ -641,10 +641,12 @@ def test_what_the_subject_keeps_in_calm_is_not_left_and_what_it_lost_is(campaign
 SOCKETS = PRELUDE + """
 import socket
 
+KEPT = []
+
 class Client:
     async def run(self):
         peer = socket.create_server(("127.0.0.1", 0))
-        self.kept = [peer, socket.create_connection(peer.getsockname()), peer.accept()[0]]
+        KEPT.extend([peer, socket.create_connection(peer.getsockname()), peer.accept()[0]])
 
 @probe(operation="run")
 async def client(case):
