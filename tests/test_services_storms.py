@@ -14,7 +14,7 @@ MOMENTS = ("started", "stdin", "child-1", "child-2", "ready", "tools-call", "chi
 
 @st.composite
 def grounds(draw: st.DrawFn) -> Ground:
-    exits = {name: (0,) for name in draw(st.sets(st.sampled_from(SIGNALS)))}
+    exits = dict.fromkeys(draw(st.sets(st.sampled_from(SIGNALS))), (0,))
     points = tuple(Point(n, key=draw(st.sampled_from("abc"))) for n in range(1, draw(st.integers(0, 9))))
     return Ground(
         spec=ProbeSpec("service", "service.py", "exit", "service", ("service",), exits=exits),
@@ -35,8 +35,7 @@ def test_every_schedule_of_a_service_can_be_pasted_back_and_comes_once(ground: G
             continue
         try:
             schedules = family.generate(ground)
-        except NotHere as why:
-            assert str(why)
+        except NotHere:
             continue
         texts = [str(schedule) for schedule in schedules]
         assert [parse_schedule(text) for text in texts] == schedules
