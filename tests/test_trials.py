@@ -638,7 +638,9 @@ def test_what_the_subject_keeps_in_calm_is_not_left_and_what_it_lost_is(campaign
     assert lost.site.function == "Client.connect"
 
 
-SOCKETS = PRELUDE + """
+SOCKETS = (
+    PRELUDE
+    + """
 import socket
 
 KEPT = []
@@ -653,6 +655,7 @@ async def client(case):
     subject = Client()
     yield subject
 """
+)
 
 
 def test_a_socket_that_is_left_is_told_by_its_ends(campaign: Stager) -> None:

@@ -516,7 +516,9 @@ class Campaign:
             token=token,
         )
         judgement = self._beyond_calm(judge(context), schedule)
-        counted = schedule.faults[:1] if self.service else schedule.faults  # a service's later steps count from the fault
+        counted = (
+            schedule.faults[:1] if self.service else schedule.faults
+        )  # a service's later steps count from the fault
         drift = any(int(f.when.n) in self.drift for f in counted if f.when.kind == "point")
         findings = tuple(replace(f, drift=True) for f in judgement.findings) if drift else judgement.findings
         return replace(made, verdict=judgement.verdict, findings=findings, notes=judgement.notes, na=judgement.na)
