@@ -187,6 +187,8 @@ def plan_request(
 ) -> object:
     """The request of a gate: what its configuration names wins over the plans.
 
+    Results of before are taken where nothing that they depend on has changed.
+
     Raises:
         UsageError: there is no such kind of mutant.
     """
@@ -206,6 +208,7 @@ def plan_request(
             jobs=jobs,
             seed=seed,
             project=project,
+            reuse=True,
         )
     )
     return request
