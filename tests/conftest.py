@@ -7,6 +7,7 @@ interpreter that runs the tests, and what comes back is what the host would get.
 from __future__ import annotations
 
 import contextlib
+import functools
 import hashlib
 import json
 import os
@@ -16,7 +17,7 @@ import sys
 import textwrap
 import time
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -96,6 +97,49 @@ def nothing_is_left_running() -> Iterator[str]:
     yield mark
     left = left_after(mark, 10)
     assert not left, f"the suite left these running: {left}"
+
+
+# -- what was recorded ---------------------------------------------------------
+
+
+def check_run(text: bytes) -> None:
+    """Hold a run.json against the schema that the package ships.
+
+    Raises:
+        ValueError: it is no JSON that a strict parser takes, or not of that form.
+    """
+
+    def refused(name: str) -> None:
+        raise ValueError(f"{name} is not JSON")
+
+    keeps = _run_schema()
+    keeps(json.loads(text, parse_constant=refused))
+
+
+@functools.cache
+def _run_schema() -> Callable[[Any], Any]:
+    import fastjsonschema
+
+    from stormdrain.reporting import schema
+
+    check: Callable[[Any], Any] = fastjsonschema.compile(json.loads(schema.FILE.read_bytes()))
+    return check
+
+
+@pytest.fixture(scope="session", autouse=True)
+def every_run_keeps_to_its_schema(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Whatever run.json any test left behind is one: `"command"` tells it from what was broken on purpose."""
+    yield
+    wrong = []
+    for folder, _, names in os.walk(tmp_path_factory.getbasetemp()):
+        for path in [Path(folder, name) for name in names if name in ("run.json", "run.before.json")]:
+            text = path.read_bytes()
+            if b'"command"' in text:
+                try:
+                    check_run(text)
+                except ValueError as error:
+                    wrong.append(f"{path}: {error}")
+    assert not wrong, "\n".join(wrong)
 
 
 # -- campaigns -----------------------------------------------------------------

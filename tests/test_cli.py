@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import signal
@@ -16,7 +17,7 @@ from stormdrain import store
 from stormdrain.cli.app import COMMANDS
 from stormdrain.cli.options import anything, budget, is_name, is_python, listed, spread
 from stormdrain.errors import UsageError
-from stormdrain.model import Run
+from stormdrain.model import MutantRecord, Run
 
 TESTS = Path(__file__).parent
 
@@ -104,7 +105,35 @@ def test_report_gives_json_that_strict_parsers_read(tmp_path: Path) -> None:
 
     data = json.loads(done.stdout, parse_constant=refuse)
     assert data["notes"] == ["\\udc80"]
+    assert data["seconds"] == sys.float_info.max
     assert data["cells"][0]["cell"]["probe"] == "transport"
+
+
+def test_several_reports_go_into_one_folder_and_mutants_of_each_interpreter_into_a_file(tmp_path: Path) -> None:
+    mutant = MutantRecord("id", "no-kill", "plan", "drop", "pkg/mod.py", "close", "-a\n", outcome={})
+    kept = run(mutants=(dataclasses.replace(mutant, outcome={"3.11.7": "missed", "3.12.1": "caught"}),))
+    folder = keep(tmp_path / "a", kept)
+    names = ("sarif", "stryker", "junit")
+    done = stormdrain("report", str(folder), "--format", *names, "--out", "ci", cwd=tmp_path)
+    files = ["report.sarif", "mutation.json", "junit.xml", "mutation-3.11.7.json", "mutation-3.12.1.json"]
+    assert done.stdout.split() == [f"ci/{name}" for name in files]
+
+    def status(name: str) -> str:
+        (sheet,) = json.loads((tmp_path / "ci" / name).read_text())["files"].values()
+        return str(sheet["mutants"][0]["status"])
+
+    assert [status(name) for name in files if name.startswith("mutation")] == ["Killed", "Survived", "Killed"]
+    one = stormdrain("report", str(folder), "--format", "stryker", "--python", "3.11", cwd=tmp_path).stdout
+    assert one == (tmp_path / "ci" / "mutation-3.11.7.json").read_text()
+    gone = stormdrain("report", str(folder), "--format", "stryker", "--python", "3.14", cwd=tmp_path, code=2)
+    assert "the run has 3.11.7, 3.12.1" in gone.stderr
+    many = stormdrain("report", str(folder), "--format", "sarif", "junit", cwd=tmp_path, code=2)
+    assert "--format sarif junit --out ci" in many.stderr
+
+
+def test_report_prints_the_schema_of_what_is_stored(tmp_path: Path) -> None:
+    made = json.loads(stormdrain("report", "--schema", cwd=tmp_path).stdout)
+    assert made["definitions"]["Run"]["properties"]["schema"] == {"const": 1}
 
 
 def test_report_into_a_folder_prints_the_path(tmp_path: Path) -> None:

@@ -13,7 +13,9 @@ import contextlib
 import dataclasses
 import datetime
 import json
+import math
 import os
+import sys
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -108,7 +110,7 @@ class Writer:
         self._records: dict[str, list[Any]] = {name: [] for name in _KINDS}
         with _told(folder):
             self._journal: IO[bytes] = (folder / JOURNAL).open("wb")
-        self._append("run", to_json(start))
+        self._append("run", as_json(start))
 
     def add(self, record: Record) -> None:
         """Write a record down at once.
@@ -139,7 +141,9 @@ class Writer:
         """
         path = self.folder / RESULT
         with self._lock:
-            write_atomically(path, json.dumps(to_json(run), ensure_ascii=True, indent=1) + "\n")
+            write_atomically(
+                path, json.dumps(finite(as_json(run)), ensure_ascii=True, allow_nan=False, indent=1) + "\n"
+            )
             self.close()
             with contextlib.suppress(OSError):
                 (self.folder / JOURNAL).unlink()
@@ -149,6 +153,22 @@ class Writer:
         """Close the journal; it stays where it is."""
         with contextlib.suppress(OSError):
             self._journal.close()
+
+
+def as_json(run: Run) -> dict[str, Any]:
+    """The JSON form of a run, with the version by which it is read: a default elsewhere, never here."""
+    return {"schema": run.schema, **to_json(run)}
+
+
+def finite(value: Any) -> Any:
+    """The value with the largest number there is in the place of infinity, which JSON does not have."""
+    if isinstance(value, dict):
+        return {key: finite(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [finite(item) for item in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return math.copysign(sys.float_info.max, value)
+    return value
 
 
 def write_atomically(path: Path, text: str) -> None:
@@ -214,7 +234,8 @@ def load_run(path: Path) -> Run:
 
 
 def _read(data: object, where: Path) -> Run:
-    schema = data.get("schema", SCHEMA) if isinstance(data, dict) else None
+    # Version 1 was first written without its number.
+    schema = data.get("schema", 1) if isinstance(data, dict) else None
     if schema != SCHEMA:
         raise UsageError(
             f"the run has schema {schema}, this stormdrain reads {SCHEMA}",

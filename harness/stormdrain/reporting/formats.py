@@ -63,7 +63,7 @@ def _json(run: Run, around: Around) -> str:
 def _junit(run: Run, around: Around) -> str:
     from .junit import junit_report
 
-    return junit_report(run)
+    return junit_report(run, around.root)
 
 
 def _sarif(run: Run, around: Around) -> str:

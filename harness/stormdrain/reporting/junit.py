@@ -7,39 +7,46 @@ fails too is skipped, as it does not decide the exit code.
 
 from __future__ import annotations
 
+from pathlib import Path
 from xml.etree import ElementTree
 
 from ..compare import untried
-from ..model import CellResult, Run, StormTally, Verdict
+from ..model import CellResult, MutantRecord, Run, Site, StormTally, Verdict
 from . import digest
 from .escape import xml
 from .groups import Group, confirmed, group_findings
 from .kills import by_outcome, catchers, ordered
+from .places import place
 
 
-def junit_report(run: Run) -> str:
-    """The run as JUnit XML."""
-    root = ElementTree.Element("testsuites", {"name": "stormdrain"})
+def junit_report(run: Run, root: Path | None = None) -> str:
+    """The run as JUnit XML.
+
+    Args:
+        run: the run.
+        root: the project's tree, in which files are looked up.
+    """
+    top = ElementTree.Element("testsuites", {"name": "stormdrain"})
     groups = group_findings(run)
     for result in run.cells:
         if result.cell.role != "base":
-            _cell(root, result, groups)
-    _mutants(root, run)
-    _new_tests(root, run)
-    _rules(root, run)
-    for suite in [root, *root]:
+            _cell(top, result, groups, root)
+    _mutants(top, run, root)
+    _new_tests(top, run)
+    _rules(top, run)
+    for suite in [top, *top]:
         cases = list(suite.iter("testcase"))
         for name, tag in (("failures", "failure"), ("errors", "error"), ("skipped", "skipped")):
             suite.set(name, str(sum(case.find(tag) is not None for case in cases)))
         suite.set("tests", str(len(cases)))
-    root.set("time", f"{run.seconds:.3f}")
-    del root.attrib["skipped"]
-    ElementTree.indent(root)
-    return '<?xml version="1.0" encoding="utf-8"?>\n' + ElementTree.tostring(root, encoding="unicode") + "\n"
+    top.set("time", f"{run.seconds:.3f}")
+    del top.attrib["skipped"]
+    ElementTree.indent(top)
+    return '<?xml version="1.0" encoding="utf-8"?>\n' + ElementTree.tostring(top, encoding="unicode") + "\n"
 
 
-def _suite(root: ElementTree.Element, name: str) -> ElementTree.Element:
-    return ElementTree.SubElement(root, "testsuite", {"name": xml(name)})
+def _suite(top: ElementTree.Element, name: str) -> ElementTree.Element:
+    return ElementTree.SubElement(top, "testsuite", {"name": xml(name)})
 
 
 def _case(suite: ElementTree.Element, name: str, seconds: float = 0.0) -> ElementTree.Element:
@@ -52,9 +59,9 @@ def _say(case: ElementTree.Element, tag: str, message: str, text: str = "", kind
     ElementTree.SubElement(case, tag, values).text = text or None
 
 
-def _cell(root: ElementTree.Element, result: CellResult, groups: tuple[Group, ...]) -> None:
+def _cell(top: ElementTree.Element, result: CellResult, groups: tuple[Group, ...], root: Path | None) -> None:
     cell = result.cell
-    suite = _suite(root, f"{cell.probe} [{cell.python} {cell.backend}]")
+    suite = _suite(top, f"{cell.probe} [{cell.python} {cell.backend}]")
     if result.verdict is Verdict.ERROR:
         text = "\n".join(part for part in (xml(result.error, 4000), xml(result.error_todo)) if part)
         _say(_case(suite, "baseline", result.seconds), "error", result.error or "broken", text, "ERROR")
@@ -66,7 +73,7 @@ def _cell(root: ElementTree.Element, result: CellResult, groups: tuple[Group, ..
             if group.kind == "still failing":
                 _say(case, "skipped", f"still failing, as on base: {group.sentence}")
             else:
-                _say(case, "failure", group.sentence, _details(group), group.lead.expectation)
+                _say(case, "failure", group.sentence, _details(group, root), group.lead.expectation)
         if not loud:
             _quiet(suite, tally)
 
@@ -83,11 +90,11 @@ def _quiet(suite: ElementTree.Element, tally: StormTally) -> None:
     ElementTree.SubElement(case, "system-out").text = text
 
 
-def _details(group: Group) -> str:
+def _details(group: Group, root: Path | None) -> str:
     lead = group.lead
     rows = [*group.seen]
     if lead.site is not None:
-        rows.append(f"suspended at {lead.site}")
+        rows.append(f"suspended at {_at(lead.site, root)}")
     rows += [f"left: {text}" for text in group.left[:10]]
     rows += [
         f"real time: {confirmed(lead)}",
@@ -97,15 +104,27 @@ def _details(group: Group) -> str:
     return "\n".join(xml(row, 400) for row in [*rows, digest.replay_command(lead.token)])
 
 
-def _mutants(root: ElementTree.Element, run: Run) -> None:
+def _at(site: Site, root: Path | None) -> str:
+    """The site as it is found in the tree. Not an attribute: the schema has none for a case's file or line."""
+    file, line = place(site, root) or (site.file, site.line)
+    return str(Site(file, line, site.function))
+
+
+def _change(mutant: MutantRecord, root: Path | None) -> str:
+    """Why a survivor matters, where it is, and its diff."""
+    at = _at(mutant.site or Site(mutant.path, 1, mutant.symbol), root)
+    rows = [mutant.why, f"at {at}", *mutant.diff.splitlines()[:60], mutant.id]
+    return "\n".join(xml(row, 300) for row in rows)
+
+
+def _mutants(top: ElementTree.Element, run: Run, root: Path | None) -> None:
     if not run.mutants:
         return
-    suite = _suite(root, "mutants")
+    suite = _suite(top, "mutants")
     for kind, mutant in ordered(run):
         case = _case(suite, f"{mutant.symbol or mutant.path}: {mutant.name}")
         if kind == "survivor":
-            text = "\n".join(xml(line, 300) for line in (mutant.why, *mutant.diff.splitlines()[:60], mutant.id))
-            _say(case, "failure", f"survives: {by_outcome(mutant)}", text, "survivor")
+            _say(case, "failure", f"survives: {by_outcome(mutant)}", _change(mutant, root), "survivor")
         elif kind == "undecided":
             _say(case, "error", f"undecided: {by_outcome(mutant) or mutant.error}")
         elif kind == "none":
@@ -115,10 +134,10 @@ def _mutants(root: ElementTree.Element, run: Run) -> None:
             ElementTree.SubElement(case, "system-out").text = xml(caught, 2000)
 
 
-def _new_tests(root: ElementTree.Element, run: Run) -> None:
+def _new_tests(top: ElementTree.Element, run: Run) -> None:
     if not run.redgreen:
         return
-    suite = _suite(root, "new tests on base")
+    suite = _suite(top, "new tests on base")
     for one in run.redgreen:
         case = _case(suite, f"{one.test} [{one.python}]")
         text = f"{one.kind}: {one.message or one.reason}"
@@ -128,10 +147,10 @@ def _new_tests(root: ElementTree.Element, run: Run) -> None:
             _say(case, "error", text, kind=one.kind)
 
 
-def _rules(root: ElementTree.Element, run: Run) -> None:
+def _rules(top: ElementTree.Element, run: Run) -> None:
     if not run.rules:
         return
-    suite = _suite(root, "gate")
+    suite = _suite(top, "gate")
     if run.notes:
         properties = ElementTree.SubElement(suite, "properties")
         for note in run.notes[:40]:

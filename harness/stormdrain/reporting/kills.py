@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from collections.abc import Iterable, Sequence
+from typing import Any
 
+from ..errors import UsageError
 from ..gate.policy import fate, minor
 from ..model import MutantRecord, Run
 
@@ -73,6 +76,38 @@ def ordered(run: Run) -> list[tuple[str, MutantRecord]]:
 def pythons_of(mutants: Sequence[MutantRecord]) -> tuple[str, ...]:
     """Every interpreter of the matrix, the oldest first."""
     return tuple(sorted({python for mutant in mutants for python in mutant.outcome}, key=version_key))
+
+
+def on(run: Run, pythons: Sequence[str]) -> Run:
+    """The run with its mutants as only these interpreters see them (`3.12` or a whole version); all of it for none.
+
+    Raises:
+        UsageError: no mutant was put to one of them.
+    """
+    if not pythons:
+        return run
+    known = pythons_of(run.mutants)
+    kept: set[str] = set()
+    for python in pythons:
+        found = {one for one in known if one == python or minor(one) == python}
+        if not found:
+            raise UsageError(
+                f"no mutant was put to tests on {python}",
+                where="--python",
+                todo=f"the run has {', '.join(known)}" if known else "run `stormdrain mutate` first",
+            )
+        kept |= found
+    mutants = tuple(_mutant_on(one, kept) for one in run.mutants if not one.outcome or kept & set(one.outcome))
+    baselines = tuple(one for one in run.baselines if one.python in kept)
+    return dataclasses.replace(run, mutants=mutants, baselines=baselines)
+
+
+def _mutant_on(mutant: MutantRecord, kept: set[str]) -> MutantRecord:
+    by_python = ("outcome", "matrix", "ran", "left", "confirmed")
+    changes: dict[str, Any] = {
+        name: {python: value for python, value in getattr(mutant, name).items() if python in kept} for name in by_python
+    }
+    return dataclasses.replace(mutant, **changes)
 
 
 def expected_on(mutant: MutantRecord, python: str) -> frozenset[str] | None:
