@@ -6,14 +6,10 @@ import dataclasses
 import io
 import json
 import re
-import unicodedata
 from pathlib import Path
-from typing import Any
 from xml.etree import ElementTree
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 from building import (
     CHILD,
@@ -39,7 +35,6 @@ from stormdrain.model import (
     Trial,
     Verdict,
     from_json,
-    to_json,
 )
 from stormdrain.model.suites import RedGreen, Slack
 from stormdrain.reporting.formats import FILES, Around, render
@@ -50,7 +45,6 @@ from stormdrain.reporting.replayed import print_trial
 from stormdrain.reporting.stryker import old_lines
 from stormdrain.reporting.suites import KINDS as SUITE_KINDS
 from stormdrain.reporting.terminal import print_report
-from test_reporting_escape import HOSTILE
 
 DIFF = """\
 --- a/pkg/mod.py
@@ -397,64 +391,7 @@ def test_a_file_outside_of_the_tree_is_not_looked_up(tmp_path: Path) -> None:
     assert in_tree("a.py", None) == "a.py"
 
 
-# Whatever the code under test says
-
-
-def poisoned(value: Any, texts: list[str], keep: frozenset[str]) -> Any:
-    """The JSON form of a run with every text that the target has a say in replaced."""
-    if isinstance(value, dict):
-        return {key: item if key in keep else poisoned(item, texts, keep) for key, item in value.items()}
-    if isinstance(value, list):
-        return [poisoned(item, texts, keep) for item in value]
-    if isinstance(value, str):
-        texts.append(texts.pop(0))
-        return texts[0]
-    return value
-
-
-KEEP = frozenset(
-    {
-        "verdict",
-        "canaries",
-        "kind",
-        "role",
-        "source",
-        "outcome",
-        "python",
-        "started",
-        "command",
-        "phase",
-        "storm",
-    }
-)
-hostile = st.lists(
-    st.one_of(st.sampled_from(HOSTILE), st.text(st.characters(exclude_categories=()), max_size=30)),
-    min_size=3,
-    max_size=8,
-)
-
-
-@settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow], deadline=None)
-@given(hostile, st.sampled_from(sorted(FILES)))
-def test_hostile_text_leaves_every_format_whole(texts: list[str], name: str) -> None:
-    victim = from_json(Run, poisoned(to_json(whole()), list(texts), KEEP))
-    text = render(name, victim)
-    text.encode("utf-8")
-    for line in text.split("\n"):
-        for character in line:
-            assert unicodedata.category(character) not in ("Cc", "Cf", "Cs", "Zl", "Zp"), (name, character)
-    if name == "junit":
-        ElementTree.fromstring(text)
-    elif name in ("json", "sarif", "stryker"):
-        json.loads(text)
-    elif name == "github":
-        assert all(line.startswith(("::error ", "::warning ", "::notice ")) for line in text.splitlines())
-    elif name == "markdown":
-        outside = re.sub(r"(?ms)^(`{3,})\w*\n.*?^\1$", "", text)
-        assert "<script" not in outside
-        # Nobody is notified from within a code span.
-        assert "@everyone" not in re.sub(r"`[^`\n]*`", "", outside)
-        assert text.count("<details>") == text.count("</details>")
+# Whatever the code under test says: see test_reporting_hostile.py
 
 
 def test_a_message_of_a_megabyte_stays_small_in_every_format_for_people() -> None:

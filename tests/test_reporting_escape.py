@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html.parser
+import re
 import unicodedata
 from xml.etree import ElementTree
 
@@ -25,6 +26,14 @@ HOSTILE = [
     "| a | b |",
     "@everyone [x](javascript:alert(1)) ![i](http://x/y.png)",
     "::error file=x::y\r\n::set-output name=a::b",
+    "   ::stop-commands::x",
+    "x ##[add-path]/tmp",
+    "::add-mask::a",
+    "@octocat/team #1 GH-1",
+    "x" * 79 + " ::add-mask::a",
+    "</summary></details></testsuite>",
+    "&#64;octocat &lt;script&gt;",
+    "```\n# head\n~~~",
     "]]> <!-- &amp; -->",
     "\x9b31m C1",
 ]
@@ -80,10 +89,20 @@ def test_a_block_keeps_lines_and_bounds_them(text: str) -> None:
 def test_markdown_text_holds_no_markup(text: str) -> None:
     shown = escape.markdown(text)
     harmless(shown)
+    for name in ("<code>&#64;</code>", "<code>&#35;</code>"):
+        shown = shown.replace(name, name[6:-7])
     for mark in "`*_[]<>|@":
         assert mark not in shown
     # Undoing the entities gives back what plain() shows: nothing is lost.
     assert html.unescape(shown) == escape.plain(text)
+
+
+@pytest.mark.parametrize("text", ["@octocat", "(@org/team)", "see #1", "o/r#1", "a@b.example"])
+def test_nobody_and_nothing_is_named_also_where_entities_are_resolved(text: str) -> None:
+    assert re.search(r"[@#]\w", text)
+    # What is looked at is the text of the page outside of code.
+    outside = re.sub(r"<code>.*?</code>", "</>", escape.markdown(text))
+    assert not re.search(r"[@#]\w", html.unescape(outside))
 
 
 @given(anything)
@@ -125,6 +144,13 @@ def test_html_text_opens_no_tag(text: str) -> None:
 
     Reader().feed(f'<p title="{escape.html(text)}">{escape.html(text)}</p>')
     assert seen == ["p"]
+
+
+@given(anything)
+def test_no_line_for_a_log_is_a_workflow_command(text: str) -> None:
+    for row in (escape.console(escape.plain(text)), *escape.fenced(escape.block(text)).split("\n"), escape.xml(text)):
+        assert not row.lstrip().startswith("::")
+        assert "##[" not in row
 
 
 @given(anything)

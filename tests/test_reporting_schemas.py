@@ -16,10 +16,11 @@ from building import failing_cell, failing_trial, finding, run
 from conftest import check_run
 from published import MUTATION, SARIF, check_json, check_junit, npm_schema
 from stormdrain import store
-from stormdrain.model import Run, Site, from_json, to_json
+from stormdrain.model import Run, Site, to_json
 from stormdrain.reporting import schema
 from stormdrain.reporting.formats import Around, render
-from test_reporting import KEEP, caught, hostile, mutant, poisoned, whole
+from test_reporting import caught, mutant, whole
+from test_reporting_hostile import victims
 
 
 @pytest.fixture(scope="module")
@@ -157,12 +158,9 @@ def test_every_kind_of_run_is_taken_by_what_reads_it(of: Run, published: dict[st
     check_junit(render("junit", of))
 
 
-@settings(max_examples=25, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
-@given(hostile)
-def test_hostile_text_does_not_change_the_form_of_what_machines_read(
-    published: dict[str, Any], texts: list[str]
-) -> None:
-    victim = from_json(Run, poisoned(to_json(whole()), list(texts), KEEP))
+@settings(max_examples=16, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
+@given(victims())
+def test_hostile_text_does_not_change_the_form_of_what_machines_read(published: dict[str, Any], victim: Run) -> None:
     check_json(render("sarif", victim), published["sarif"])
     check_json(render("stryker", victim), published["stryker"])
     check_junit(render("junit", victim))

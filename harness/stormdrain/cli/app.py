@@ -128,9 +128,9 @@ def run(args: Sequence[str]) -> int:
 
 def say_error(error: StormdrainError) -> None:
     """The three lines of an error on stderr: what, where, to do."""
-    from ..reporting.escape import block
+    from ..reporting.escape import block, console
 
-    print("\n".join(block(f"error: {error}")), file=sys.stderr)
+    print("\n".join(map(console, block(f"error: {error}"))), file=sys.stderr)
 
 
 def own_fault(error: BaseException, folder: str | os.PathLike[str] | None = None) -> int:

@@ -52,11 +52,21 @@ def plain(text: object, limit: int = LIMIT) -> str:
     """
     whole = text if isinstance(text, str) else str(text)
     shown = "".join(_visible(character) for character in whole[:limit])
+    # GitHub's runner takes this for a command wherever it stands in a line of a log.
+    shown = shown.replace("##[", "\\x23#[")
     cut = len(whole) - limit
     if len(shown) > limit:
         cut = max(cut, 0) + len(shown) - limit
         shown = shown[:limit]
     return shown if cut <= 0 else f"{shown}... ({cut} more)"
+
+
+def console(line: str) -> str:
+    """A line that is plain already, for a log that a runner of GitHub's reads: it is no workflow command.
+
+    A runner takes a line for one if it begins with two colons, spaces left out.
+    """
+    return re.sub(r"^(\s*)::", r"\1\\x3a:", line)
 
 
 def block(text: object, limit: int = 4000, lines: int = 60) -> tuple[str, ...]:
@@ -78,12 +88,17 @@ def _plain_keeping_indent(row: str, limit: int) -> str:
 
 
 _MARKDOWN = re.compile(r"([\\`*_{}\[\]<>()#+!|~&@$:\-])")
+_REFERENCE = re.compile(r"&#(?:64|35);(?=\w)")
+"""What would name a person, a team or an issue, as entities: those are looked for in the page, where entities are no more."""
+
+
+def _entities(shown: str) -> str:
+    return _MARKDOWN.sub(lambda match: f"&#{ord(match[1])};", shown)
 
 
 def markdown(text: object, limit: int = LIMIT) -> str:
     """Foreign text as running text of a GitHub comment: no markup, no link, no mention, no HTML."""
-    shown = plain(text, limit)
-    return _MARKDOWN.sub(lambda match: f"&#{ord(match[1])};", shown)
+    return _REFERENCE.sub(r"<code>\g<0></code>", _entities(plain(text, limit)))
 
 
 def code(text: object, limit: int = LIMIT) -> str:
@@ -93,12 +108,13 @@ def code(text: object, limit: int = LIMIT) -> str:
         return ""
     if re.search(r"[|<>&`]", shown):
         # A bar ends a table's cell even within a span, and a span is not read inside of HTML.
-        return f"<code>{markdown(shown, limit + 40)}</code>"
+        return f"<code>{_entities(shown)}</code>"
     return f"`{shown}`"
 
 
 def fenced(rows: tuple[str, ...] | list[str], language: str = "") -> str:
     """Lines that are plain already, as a fenced block that none of them can end."""
+    rows = [console(row) for row in rows]
     runs = [len(run) for row in rows for run in re.findall(r"`+", row)]
     fence = "`" * max(3, max(runs, default=0) + 1)
     return "\n".join((fence + language, *rows, fence))
@@ -114,7 +130,7 @@ def xml(text: object, limit: int = LIMIT) -> str:
 
     The writer itself quotes the markup.
     """
-    return plain(text, limit)
+    return console(plain(text, limit))
 
 
 def github(text: object, limit: int = LIMIT) -> str:

@@ -100,7 +100,7 @@ def group_findings(run: Run, *, role: str | None = None) -> tuple[Group, ...]:
     trials = first_trials(run)
     calm = {trial.cell: trial.observation for trial in run.trials if trial.phase == "calm"}
     found = [_group(members, trials, calm) for members in alike.values()]
-    return tuple(sorted(found, key=lambda group: KINDS.index(group.kind) if group.kind else 0))
+    return tuple(sorted(found, key=lambda group: KINDS.index(group.kind) if group.kind in KINDS else 0))
 
 
 def _group(

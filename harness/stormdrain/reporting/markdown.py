@@ -90,7 +90,7 @@ def _cells(run: Run) -> str:
             (
                 f"{MARKS[result.verdict]} {result.verdict.value}",
                 code(cell.probe, 80),
-                cell.role,
+                markdown(cell.role, 20),
                 code(f"{cell.python} {cell.backend}", 60),
                 markdown(result.error, 200) if result.error else number.sentence(),
             )
@@ -104,7 +104,7 @@ def _changes(run: Run) -> str:
         lead = group.lead
         rows.append(
             (
-                f"**{lead.kind}**" if lead.kind in ("regressed", "new") else lead.kind,
+                f"**{lead.kind}**" if lead.kind in ("regressed", "new") else markdown(lead.kind, 40),
                 code(group.what, 60),
                 code(", ".join(group.storms), 160),
                 code(f"{', '.join(group.probes)} ({group.where})", 200),
@@ -136,7 +136,7 @@ def _finding(group: Group) -> str:
         rows.append(plain(f"differs from base: {group.differs}", 400))
     rows.append(f"id: {plain(' '.join(group.ids), 160)}")
     replay = fenced([digest.replay_command(plain(lead.token, 400))], "sh")
-    kind = f" ({group.kind})" if group.kind else ""
+    kind = f" ({markdown(group.kind, 40)})" if group.kind else ""
     body = f"{fenced(rows, 'text')}\n\n{replay}"
     return f"<details><summary>{markdown(title)}{kind}</summary>\n\n{body}\n\n</details>"
 
@@ -160,7 +160,12 @@ def _mutants(run: Run) -> list[str]:
 
 def _new_tests(run: Run) -> str:
     rows = [
-        (one.kind, code(short_test(one.test), 160), code(one.python, 20), code(one.message or one.reason, 200))
+        (
+            markdown(one.kind, 20),
+            code(short_test(one.test), 160),
+            code(one.python, 20),
+            code(one.message or one.reason, 200),
+        )
         for one in ordered_tests(run)
     ]
     return _table(("new test is", "test", "python", "on base"), rows)

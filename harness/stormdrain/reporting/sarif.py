@@ -91,7 +91,10 @@ def _findings(run: Run, root: Path | None) -> list[dict[str, Any]]:
             "message": {"text": "\n".join(plain(row, 800) for row in rows)},
             "locations": _locations(lead.site, root),
             "partialFingerprints": {"stormdrainFinding/v1": plain(lead.id, 80)},
-            "properties": {"token": plain(lead.token, 400), "storms": sorted(group.storms)},
+            "properties": {
+                "token": plain(lead.token, 400),
+                "storms": sorted(plain(storm, 80) for storm in group.storms),
+            },
         }
         if group.kind:
             result["baselineState"] = _STATE.get(group.kind, "new")

@@ -15,7 +15,7 @@ from rich.text import Text
 
 from ..model import Run, Verdict
 from . import digest
-from .escape import block, plain
+from .escape import block, console, plain
 from .groups import Group, confirmed, group_findings
 
 WIDTH = 80
@@ -37,6 +37,8 @@ _CHANGES = {
     "N/A on base": "yellow",
 }
 _LABEL = 14
+_LONGEST = 1200
+"""Characters of one paragraph, whoever wrote it."""
 
 
 class _Console(Console):
@@ -62,23 +64,29 @@ class Page:
 
     def say(self, *parts: tuple[str, str] | str, indent: int = 0) -> None:
         """A paragraph, wrapped and indented."""
-        for line in Text.assemble(*parts).wrap(self._console, WIDTH - indent):
+        safe = [
+            plain(part, _LONGEST) if isinstance(part, str) else (plain(part[0], _LONGEST), part[1]) for part in parts
+        ]
+        for line in Text.assemble(*safe).wrap(self._console, WIDTH - indent):
             self._line(Text(" " * indent) + line)
 
     def row(self, name: str, text: str, style: str = "", *, indent: int = 2, label: int = _LABEL) -> None:
         """A label (`label` columns wide) and a paragraph beside it."""
-        lead = " " * indent + name.ljust(label)
-        paragraph = Text(text, style).wrap(self._console, WIDTH - len(lead))
+        lead = " " * indent + plain(name, 40).ljust(label)
+        paragraph = Text(plain(text, _LONGEST), style).wrap(self._console, WIDTH - len(lead))
         for number, line in enumerate(paragraph or [Text("")]):
             head = Text(lead if number == 0 else " " * len(lead), "dim")
             self._line(head + line)
 
     def verbatim(self, text: str, style: str = "", *, indent: int = 0) -> None:
         """A line that is not wrapped, whatever its length: it is there to be pasted."""
-        self._line(Text(" " * indent) + Text(text, style))
+        self._line(Text(" " * indent) + Text(plain(text, _LONGEST), style))
 
     def _line(self, line: Text) -> None:
         line.rstrip()
+        safe = console(line.plain)
+        if safe != line.plain:
+            line = Text(safe, line.style)
         self._console.print(line, no_wrap=True, overflow="ignore", crop=False)
 
     def gap(self) -> None:
