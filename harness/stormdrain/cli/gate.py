@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -13,6 +14,9 @@ from ..gate.config import Config, load_config
 from ..model import Run
 from .options import ManyCommand, budget, is_python, jobs_or_default, listed, out_option, project_root
 from .session import Listen, record, start_of
+
+if TYPE_CHECKING:
+    from ..mutation.together import Together
 
 CONFIRM_AT_LEAST = 15.0
 """Real seconds for confirming findings, for each probe and cell; a larger budget gets half as much again."""
@@ -88,9 +92,10 @@ def command(
     asked = Asked(config, project, base, head, wanted, jobs_or_default(jobs))
 
     def work(listen: Listen) -> Run:
-        run = with_probes(start, asked, probes, listen) if probes else start
-        run = with_mutants(run, asked, listen) if config.plan.plans or config.plan.tests else run
-        return apply_gate(run, setting)
+        mutants = bool(config.plan.plans or config.plan.tests)
+        return apply_gate(
+            both(start, asked, probes, listen) if mutants else with_probes(start, asked, probes, listen), setting
+        )
 
     from .show import on_terminal
 
@@ -151,6 +156,32 @@ def tree_of(head: str, project: Path) -> Path | None:
     return Path(first[5:]) if first.startswith("path:") else project
 
 
+def both(run: Run, asked: Asked, probes: Collection[Path], listen: Listen) -> Run:
+    """The run with probes and mutants, which go on at once: each of them waits for real time most of its own.
+
+    An error of the probes, or an interrupt, ends the mutants too; an error of the mutants
+    is raised when the probes are through, so that what these found is kept.
+    """
+    from ..mutation.together import Together
+    from .session import end_children
+
+    with Together(0, listen) as together:
+        mutated = together.begin(lambda: with_mutants(run, asked, together.listen, together))
+        try:
+            probed = with_probes(run, asked, probes, together.listen) if probes else run
+            done = mutated.result()
+        except BaseException:
+            together.stop()
+            end_children()
+            raise
+    return dataclasses.replace(
+        probed,
+        mutants=done.mutants,
+        baselines=done.baselines,
+        environment={**probed.environment, **done.environment},
+    )
+
+
 def with_probes(run: Run, asked: Asked, probes: Iterable[Path], listen: Listen) -> Run:
     """The run with the cells and trials of the configured probes."""
     from ..lab import ProbeRequest, run_probes
@@ -179,8 +210,8 @@ def with_probes(run: Run, asked: Asked, probes: Iterable[Path], listen: Listen) 
     return dataclasses.replace(run, cells=cells, trials=found)
 
 
-def with_mutants(run: Run, asked: Asked, listen: Listen) -> Run:
-    """The run with the mutants of the configured plans and of the diff."""
+def with_mutants(run: Run, asked: Asked, listen: Listen, within: Together | None = None) -> Run:
+    """The run with the mutants of the configured plans and of the diff; they end when `within` is stopped."""
     from .mutate import plan_request, run_mutants
 
     config = asked.config
@@ -196,4 +227,4 @@ def with_mutants(run: Run, asked: Asked, listen: Listen) -> Run:
         project=asked.project,
         kinds=config.plan.mutants,
     )
-    return run_mutants(run, request, listen)
+    return run_mutants(run, request, listen, within)

@@ -6,6 +6,7 @@ import dataclasses
 import re
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -22,6 +23,9 @@ from .options import (
     revision_options,
 )
 from .session import Listen, record, start_of
+
+if TYPE_CHECKING:
+    from ..mutation.together import Together
 
 
 @click.command(
@@ -147,20 +151,21 @@ def known_kinds(kinds: Sequence[str], where: str) -> tuple[str, ...]:
     return tuple(kinds) or SOURCES
 
 
-def run_mutants(run: Run, request: object, listen: Listen) -> Run:
+def run_mutants(run: Run, request: object, listen: Listen, within: Together | None = None) -> Run:
     """The run with mutants and baselines.
 
     Args:
         run: what is known already.
         request: a :class:`~stormdrain.mutation.runner.MutationRequest`.
         listen: gets each record as it comes.
+        within: ends the run when it is stopped itself.
     """
     from ..mutation.runner import MutationRequest
     from ..mutation.runner import run as run_all
     from ..revisions import Cache
 
     assert isinstance(request, MutationRequest)
-    mutants, baselines = run_all(dataclasses.replace(request, cache=Cache(progress=listen)), listen)
+    mutants, baselines = run_all(dataclasses.replace(request, cache=Cache(progress=listen)), listen, within)
     return dataclasses.replace(
         run,
         mutants=mutants,

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
 from ..errors import UsageError
@@ -38,6 +39,7 @@ from .revert import reverts
 from .sources import Sources, changed_files, read_sources
 from .suite import SuiteProcess, SuiteSpec
 from .targets import changed_lines, symbol_lines
+from .together import Together
 
 __all__ = ["SOURCES", "MutationRequest", "completed", "find_tests", "run"]
 
@@ -60,12 +62,15 @@ class Side:
         return {one.id: one for one in self.mutants if int(one.id, 16) % of == number - 1}
 
 
-def run(request: MutationRequest, listen: Listen) -> tuple[tuple[MutantRecord, ...], tuple[Baseline, ...]]:
+def run(
+    request: MutationRequest, listen: Listen, within: Together | None = None
+) -> tuple[tuple[MutantRecord, ...], tuple[Baseline, ...]]:
     """Run mutants.
 
     Args:
         request: what is asked.
         listen: gets progress lines (`str`), each `Baseline` and each `MutantRecord` as it comes.
+        within: ends this run when it is stopped itself.
 
     Returns:
         The records of all mutants, and a baseline for each revision and interpreter.
@@ -81,10 +86,15 @@ def run(request: MutationRequest, listen: Listen) -> tuple[tuple[MutantRecord, .
     interpreters = find_interpreters(request.pythons)
     records: list[MutantRecord] = []
     baselines: list[Baseline] = []
-    for side in sides(request, plans, interpreters, listen):
-        found, ground = _run_side(request, side, listen)
-        records += found
-        baselines += ground
+    with Together(request.jobs, listen, within) as together:
+        begun = [
+            (side, [together.begin(partial(_run_part, request, side, one, together)) for one in side.environments])
+            for side in sides(request, plans, interpreters, together.listen)
+        ]
+        for side, futures in begun:
+            parts = [future.result() for future in futures]
+            baselines += [part.baseline for part in parts]
+            records += _records(request, side, parts, together.listen)
     return tuple(records), tuple(baselines)
 
 
@@ -165,30 +175,37 @@ def _environments(
     )
 
 
-def _run_side(request: MutationRequest, side: Side, listen: Listen) -> tuple[list[MutantRecord], list[Baseline]]:
-    mine = side.mine(request)
-    parts: dict[str, list[tuple[str, Campaign, Ran]]] = {key: [] for key in mine}
-    baselines: list[Baseline] = []
-    for environment in side.environments:
-        python = environment.interpreter.version
-        with campaign(request, side, environment, listen) as phases:
-            baseline = replace(
-                phases.baseline(), python=python, freeze=environment.freeze, revision=side.revision.label
-            )
-            functions = [name for one in mine.values() if one.source != "assertion" for name in one.functions]
-            baseline = replace(baseline, forced=phases.force(functions))
-            baselines.append(baseline)
-            listen(baseline)
-            found = _mutate(request, side, environment, phases)
-            for key, ran in found.items():
-                parts[key].append((python, phases, ran))
+@dataclass(frozen=True)
+class Part:
+    """What a suite on one interpreter came to."""
+
+    phases: Campaign
+    baseline: Baseline
+    found: Mapping[str, Ran]
+
+
+def _run_part(request: MutationRequest, side: Side, environment: Environment, together: Together) -> Part:
+    """A side's suite on one interpreter: baseline, forced failures, mutants."""
+    listen = together.listen
+    python = environment.interpreter.version
+    with campaign(request, side, environment, listen) as phases, together.held(phases.suite):
+        baseline = replace(phases.baseline(), python=python, freeze=environment.freeze, revision=side.revision.label)
+        mine = side.mine(request).values()
+        functions = [name for one in mine if one.source != "assertion" for name in one.functions]
+        baseline = replace(baseline, forced=phases.force(functions))
+        listen(baseline)
+        return Part(phases, baseline, _mutate(request, side, environment, phases))
+
+
+def _records(request: MutationRequest, side: Side, parts: Sequence[Part], listen: Listen) -> list[MutantRecord]:
+    """The records of a side's mutants over all interpreters."""
     names = {one.id: one.name for one in side.mutants}
     records = []
-    for one in mine.values():
-        found_on = outcomes.record(one, side.sources.files, parts[one.id], names)
-        records.append(replace(found_on, head=side.revision.label))
+    for one in side.mine(request).values():
+        found = [(part.baseline.python, part.phases, part.found[one.id]) for part in parts if one.id in part.found]
+        records.append(replace(outcomes.record(one, side.sources.files, found, names), head=side.revision.label))
         listen(records[-1])
-    return records, baselines
+    return records
 
 
 def _mutate(request: MutationRequest, side: Side, environment: Environment, phases: Campaign) -> dict[str, Ran]:

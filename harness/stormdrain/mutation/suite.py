@@ -262,6 +262,11 @@ class SuiteProcess:
             if not self._read(left):
                 raise InternalError(f"the suite worker ended ({self.spec.label}):\n{self.log()}")
 
+    def end(self) -> None:
+        """Have the worker ended, from any thread; whoever waits for it gets an InternalError, and closes it."""
+        if (descriptor := self.__dict__.pop("_life", None)) is not None:
+            os.close(descriptor)
+
     def close(self) -> None:
         """End the worker and everything below it."""
         for name in ("_life", "_commands", "_events"):
