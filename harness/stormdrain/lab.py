@@ -197,8 +197,8 @@ class Lab:
     def run(self) -> None:
         """All cells, `jobs` workers at a time."""
         posts = list(self.posts())
-        # One more than there are jobs: calm and confirmation in real time mostly wait.
-        with concurrent.futures.ThreadPoolExecutor(max(1, self.request.jobs) + 1) as executor:
+        # More than there are jobs: calm and confirmation in real time mostly wait.
+        with concurrent.futures.ThreadPoolExecutor(max(1, self.request.jobs) + 2) as executor:
             futures = [executor.submit(self._work, post) for post in posts]
             try:
                 for future in concurrent.futures.as_completed(futures):
