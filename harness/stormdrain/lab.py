@@ -10,15 +10,17 @@ from __future__ import annotations
 import ast
 import concurrent.futures
 import contextlib
+import datetime
 import hashlib
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from . import __version__
 from .errors import UsageError
+from .known import Known, key_of
 from .model import Cell, CellResult, Field, ProbeSpec, Run, Thrown, Trial, from_json, parse_token, to_json
 from .remembered import Exchange, Memory
 from .revisions import (
@@ -60,6 +62,8 @@ class ProbeRequest:
     confirm: bool = True
     confirm_seconds: float = 60.0
     jobs: int = 2
+    reuse: bool = False
+    """Whether what an earlier run found is taken, in cells of which nothing has changed."""
     search: Limits | None = None
     """When a search for schedules of several faults has enough, in each probe and cell; None: there is none."""
     with_: tuple[str, ...] = ()
@@ -185,6 +189,8 @@ class Lab:
         self.trials: list[Trial] = []
         self.matched = 0
         self._exchange = Exchange()
+        self._known = Known(request.cache, datetime.date.today().isoformat())
+        self._sides: dict[tuple[str, str], list[str]] = {}
 
     def listen(self, item: object) -> None:
         with self._lock:
@@ -197,6 +203,8 @@ class Lab:
     def run(self) -> None:
         """All cells, `jobs` workers at a time."""
         posts = list(self.posts())
+        for post in posts:
+            self._sides.setdefault(_place(post), []).append(post.environment.digest)
         # More than there are jobs: calm and confirmation in real time mostly wait.
         with concurrent.futures.ThreadPoolExecutor(max(1, self.request.jobs) + 2) as executor:
             futures = [executor.submit(self._work, post) for post in posts]
@@ -273,15 +281,17 @@ class Lab:
                         continue
                     self.matched += 1
                     cell = self._cell(post, spec, backend)
-                    self._campaign(worker, cell, spec, file, roots, canaries=backend not in first)
+                    asked = self._asked(cell, spec, file, roots, canaries=backend not in first)
                     first.add(backend)
+                    if not self.request.reuse or self.request.search is not None:
+                        self._campaign(worker, cell, spec, asked)
+                    else:
+                        self._unless_known(worker, cell, spec, asked, post)
 
-    def _campaign(
-        self, worker: Worker, cell: Cell, spec: ProbeSpec, file: str, roots: list[str], *, canaries: bool
-    ) -> None:
+    def _asked(self, cell: Cell, spec: ProbeSpec, file: str, roots: list[str], *, canaries: bool) -> dict[str, Any]:
+        """The request for a campaign."""
         request = self.request
-        self.listen(f"{cell.role or cell.revision} {cell.python} {cell.backend}: {spec.name}")
-        asked: dict[str, Any] = {
+        return {
             "do": "campaign",
             "file": file,
             "probe": spec.name,
@@ -298,11 +308,38 @@ class Lab:
             "canaries": canaries,
             "search": request.search is not None,
         }
+
+    def _unless_known(self, worker: Worker, cell: Cell, spec: ProbeSpec, asked: Mapping[str, Any], post: Post) -> None:
+        """Run a campaign, or take what an earlier run of the same content found."""
+        key = key_of(asked, post.script.path, self._sides[_place(post)])
+        kept = self._known.get(key)
+        if kept is not None:
+            for trial in kept.trials:
+                self.listen(trial)
+            self.listen(kept.result)
+            return
+        trials, results = self._campaign(worker, cell, spec, asked)
+        for result in results:
+            self._known.put(key, result, trials)
+
+    def _campaign(
+        self, worker: Worker, cell: Cell, spec: ProbeSpec, asked: Mapping[str, Any]
+    ) -> tuple[list[Trial], list[CellResult]]:
+        """Run a campaign; its trials and its result (one)."""
+        self.listen(f"{cell.role or cell.revision} {cell.python} {cell.backend}: {spec.name}")
+        trials: list[Trial] = []
+        results: list[CellResult] = []
         for kind, body in worker.ask(asked):
             if kind == "field":
                 self._search(worker, cell, spec, from_json(Field, body))
                 continue
-            self.listen(from_json(Trial if kind == "trial" else CellResult, body))
+            if kind == "trial":
+                trials.append(from_json(Trial, body))
+                self.listen(trials[-1])
+            else:
+                results.append(from_json(CellResult, body))
+                self.listen(results[-1])
+        return trials, results
 
     def _search(self, worker: Worker, cell: Cell, spec: ProbeSpec, field: Field) -> None:
         """Search in the middle of a campaign: throw what was drawn or remembered, and have the best kept."""
@@ -379,6 +416,11 @@ class Lab:
 def _roots(post: Post) -> list[str]:
     """Where the code of the target lies; the worker knows where its interpreter's own library is."""
     return ["stdlib"] if post.revision.kind == "stdlib" else list(post.environment.path)
+
+
+def _place(post: Post) -> tuple[str, str]:
+    """What base and head of one cell have in common."""
+    return str(post.script.path), post.environment.interpreter.path
 
 
 def newest() -> Interpreter:

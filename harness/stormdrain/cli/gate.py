@@ -45,6 +45,7 @@ CONFIRM_AT_LEAST = 15.0
     show_default=True,
     help="Whose rules and probes decide where base is a git revision; head is the maintainer's act.",
 )
+@click.option("--fresh", is_flag=True, help="Run what an earlier run with the same content has found, too.")
 @click.option("--jobs", type=click.IntRange(1), default=None, metavar="N", help="Trials at a time.")
 @out_option
 def command(
@@ -53,6 +54,7 @@ def command(
     head: str | None,
     pythons: tuple[str, ...],
     config_from: str,
+    fresh: bool,
     jobs: int | None,
     out: Path | None,
 ) -> int:
@@ -89,7 +91,7 @@ def command(
     tree = tree_of(head, project)
     setting = Setting(config.policy, watched(tree, config.watched, config.file.name), supported(tree), missing)
     start = dataclasses.replace(start, unwatched=told_watched(setting))
-    asked = Asked(config, project, base, head, wanted, jobs_or_default(jobs))
+    asked = Asked(config, project, base, head, wanted, jobs_or_default(jobs), reuse=not fresh)
 
     def work(listen: Listen) -> Run:
         mutants = bool(config.plan.plans or config.plan.tests)
@@ -112,6 +114,8 @@ class Asked:
     head: str
     pythons: tuple[str, ...]
     jobs: int
+    reuse: bool = True
+    """Whether results of earlier runs are taken where nothing that they depend on has changed."""
 
 
 def choose_pythons(config: Config, asked: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -179,6 +183,7 @@ def both(run: Run, asked: Asked, probes: Collection[Path], listen: Listen) -> Ru
         mutants=done.mutants,
         baselines=done.baselines,
         environment={**probed.environment, **done.environment},
+        notes=done.notes,
     )
 
 
@@ -201,6 +206,7 @@ def with_probes(run: Run, asked: Asked, probes: Iterable[Path], listen: Listen) 
         budget_seconds=seconds,
         confirm_seconds=max(CONFIRM_AT_LEAST, 1.5 * seconds),
         jobs=asked.jobs,
+        reuse=asked.reuse,
         seed=plan.seed,
         environment=asked.config.environment,
         project=asked.project,
@@ -226,5 +232,6 @@ def with_mutants(run: Run, asked: Asked, listen: Listen, within: Together | None
         environment=config.environment,
         project=asked.project,
         kinds=config.plan.mutants,
+        reuse=asked.reuse,
     )
     return run_mutants(run, request, listen, within)

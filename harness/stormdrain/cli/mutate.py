@@ -166,8 +166,11 @@ def run_mutants(run: Run, request: object, listen: Listen, within: Together | No
 
     assert isinstance(request, MutationRequest)
     mutants, baselines = run_all(dataclasses.replace(request, cache=Cache(progress=listen)), listen, within)
+    taken = sum(bool(one.taken) for one in mutants)
+    note = f"{taken} mutants: results taken from earlier runs, nothing that they depend on has changed"
     return dataclasses.replace(
         run,
+        notes=(*run.notes, note) if taken else run.notes,
         mutants=mutants,
         baselines=baselines,
         environment={
@@ -189,10 +192,11 @@ def plan_request(
     environment: object,
     project: Path,
     kinds: Sequence[str] = (),
+    reuse: bool = True,
 ) -> object:
     """The request of a gate: what its configuration names wins over the plans.
 
-    Results of before are taken where nothing that they depend on has changed.
+    With `reuse`, results of before are taken where nothing that they depend on has changed.
 
     Raises:
         UsageError: there is no such kind of mutant.
@@ -213,7 +217,7 @@ def plan_request(
             jobs=jobs,
             seed=seed,
             project=project,
-            reuse=True,
+            reuse=reuse,
         )
     )
     return request

@@ -202,6 +202,8 @@ class MutantRecord:
     """Interpreter -> processes that it left behind, beyond what the unmutated suite does."""
     confirmed: dict[str, str] = field(default_factory=dict)
     """Interpreter -> how the outcome was confirmed."""
+    taken: tuple[str, ...] = ()
+    """Interpreters on which an earlier run's result was taken, since nothing that it depends on has changed."""
 
 
 @dataclass(frozen=True)

@@ -43,3 +43,5 @@ class Ran:
     confirmed: str = ""
     left_behind: int = 0
     """Processes that it left behind, beyond what the unmutated suite does."""
+    known: bool = False
+    """Whether this is an earlier run's result."""

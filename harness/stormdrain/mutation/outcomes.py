@@ -99,6 +99,7 @@ def record(
         error=next(iter(errors.values())) if same else "; ".join(f"{at}: {text}" for at, text in errors.items()),
         left={python: ran.left_behind for python, _, ran in parts if ran.left_behind},
         confirmed={python: ran.confirmed for python, _, ran in parts if ran.confirmed},
+        taken=tuple(python for python, _, ran in parts if ran.known),
     )
 
 

@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from ..known import harness
 from ..revisions import Cache, Environment
 from .campaign import Ran
 
@@ -43,7 +44,7 @@ class Results:
         self, cache: Cache, environment: Environment, tests: Sequence[str], cwd: str, arguments: Sequence[str]
     ) -> None:
         self._cache = cache
-        parts = [FORMAT, environment.digest, environment.interpreter.full, *arguments, *tests]
+        parts = [FORMAT, harness(), environment.digest, environment.interpreter.full, *arguments, *tests]
         self._ground = json.dumps([*map(str, parts), suite_digest(tests, Path(cwd))])
 
     def key(self, texts: Mapping[str, str], chosen: Sequence[str]) -> str:
@@ -60,7 +61,7 @@ class Results:
         values = json.loads(stored.text)
         values["results"] = {number[name]: record for name, record in values["results"].items()}
         values["chosen"] = [number[name] for name in values["chosen"]]
-        return Ran(**values)
+        return Ran(**{**values, "known": True})
 
     def put(self, key: str, ran: Ran, tests: Sequence[str]) -> None:
         """Keep a result, unless the worker failed on it."""

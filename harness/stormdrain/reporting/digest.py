@@ -112,7 +112,7 @@ def counts(cells: Sequence[CellResult]) -> Counts:
     )
 
 
-_REMARKS = ("clock", "search")
+_REMARKS = ("clock", "search", "known")
 """What a cell notes about itself that is no expectation and no storm that does not apply."""
 
 
