@@ -11,6 +11,7 @@ import io
 import json
 import shutil
 import subprocess
+import sys
 import tarfile
 from pathlib import Path
 from typing import Any
@@ -81,9 +82,8 @@ def check_junit(document: str) -> None:
     assert schema.validate(tree), str(schema.error_log)[:1000]
 
 
-def vendored(name: str) -> Any:
-    """A schema of SchemaStore's that check-jsonschema carries."""
-    import check_jsonschema
-
-    folder = Path(check_jsonschema.__file__).parent / "builtin_schemas" / "vendor"
-    return json.loads((folder / f"{name}.json").read_bytes())
+def check_yaml(path: Path, schema: str) -> None:
+    """Hold a file against a schema of SchemaStore's that check-jsonschema carries: `github-actions`, `gitlab-ci`, ..."""
+    asked = [sys.executable, "-m", "check_jsonschema", "--builtin-schema", f"vendor.{schema}", str(path)]
+    done = subprocess.run(asked, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
