@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import select
 import shutil
+import subprocess
 import sys
 import threading
 from pathlib import Path
 
 import pytest
 
+import stormdrain
 from stormdrain.errors import UsageError
 from stormdrain.revisions.tool import call, refused, uv_program
 
@@ -84,3 +86,38 @@ def test_uv_is_the_one_that_its_package_ships() -> None:
     program = Path(uv_program())
     assert program.is_file()
     assert shutil.which("uv", path=str(program.parent)) == str(program)
+
+
+HOST = """
+import sys
+sys.path.insert(0, sys.argv[2])
+from stormdrain.revisions.tool import call
+call([sys.executable, "-c", sys.argv[3], sys.argv[1]], env={}, seconds=600)
+"""
+WAITS = """
+import sys, signal
+with open(sys.argv[1], "w") as pipe:
+    pipe.write("here")
+    pipe.flush()
+    signal.pause()
+"""
+
+
+def test_a_program_is_killed_when_the_host_is(tmp_path: Path) -> None:
+    held = tmp_path / "held"
+    os.mkfifo(held)
+    reader = os.open(held, os.O_RDONLY | os.O_NONBLOCK)
+    package = str(Path(stormdrain.__file__).parents[1])
+    host = subprocess.Popen([sys.executable, "-c", HOST, held, package, WAITS])
+    try:
+        os.set_blocking(reader, True)
+        assert select.select([reader], [], [], 60)[0]
+        assert os.read(reader, 100) == b"here"
+        host.kill()
+        host.wait()
+        assert select.select([reader], [], [], 30)[0]
+        assert os.read(reader, 100) == b""  # nobody holds it any more
+    finally:
+        host.kill()
+        host.wait()
+        os.close(reader)

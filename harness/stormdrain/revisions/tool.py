@@ -14,9 +14,11 @@ import signal
 import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from ..errors import UsageError
+from ..worker.linux import die_with_parent
 from .cache import full_disk
 
 NETWORK_SECONDS = 900.0
@@ -70,6 +72,8 @@ def call(
 ) -> Done:
     """Run a program to its end; it and its descendants are killed when that takes too long or is interrupted.
 
+    It is killed as well when this process dies, so that no build goes on for nobody.
+
     Args:
         argv: the program and its arguments.
         env: its whole environment.
@@ -92,6 +96,7 @@ def call(
             cwd=cwd,
             env=dict(env),
             start_new_session=True,
+            preexec_fn=partial(die_with_parent, os.getpid()),
         )
     except OSError as error:
         raise UsageError(
