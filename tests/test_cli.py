@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import importlib
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -49,15 +51,42 @@ def test_help_names_the_commands_and_fits_80_columns(tmp_path: Path) -> None:
     assert max(map(len, text.splitlines())) <= 80
 
 
-def test_help_imports_nothing_but_click(tmp_path: Path) -> None:
-    script = (
-        "import sys, atexit; from stormdrain.cli import main\n"
-        "names = 'rich tomlkit packaging psutil unidiff coverage mutmut hypothesis stormdrain.store'\n"
-        "atexit.register(lambda: print('LOADED', [name for name in names.split() if name in sys.modules]))\n"
-        "sys.argv = ['stormdrain', '--help']; main()\n"
-    )
-    done = subprocess.run([sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True, check=True)
-    assert "LOADED []" in done.stdout
+HEAVY = {
+    "rich",
+    "tomlkit",
+    "packaging",
+    "psutil",
+    "unidiff",
+    "coverage",
+    "mutmut",
+    "hypothesis",
+    "pytest",
+    "yaml",
+    "asyncio",
+}
+
+
+@pytest.mark.parametrize("name", ["", *COMMANDS])
+def test_help_imports_nothing_heavy(tmp_path: Path, name: str) -> None:
+    words = ["-X", "importtime", "-c", "from stormdrain.cli import main; main()", *([name] if name else []), "--help"]
+    done = subprocess.run([sys.executable, *words], cwd=tmp_path, capture_output=True, text=True, check=True)
+    imported = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines() if line.startswith("import time:")}
+    assert "click" in imported
+    assert not imported & HEAVY
+    if not name:
+        assert not {
+            one for one in imported if one.startswith(("stormdrain.store", "stormdrain.model", "stormdrain.lab"))
+        }
+
+
+def test_the_examples_of_each_command_are_commands() -> None:
+    for name, entry in COMMANDS.items():
+        assert entry.examples, name
+        command = importlib.import_module(f"stormdrain.cli.{name}").command
+        for example, _ in entry.examples:
+            words = shlex.split(example)
+            assert words[0] == name
+            command.make_context(name, words[1:])
 
 
 def test_each_command_that_is_listed_has_a_help_of_80_columns(tmp_path: Path) -> None:
@@ -67,6 +96,8 @@ def test_each_command_that_is_listed_has_a_help_of_80_columns(tmp_path: Path) ->
             text = stormdrain(name, "--help", cwd=tmp_path).stdout
             assert "--out DIR" in text
             assert max(map(len, text.splitlines())) <= 80
+            for example, _ in COMMANDS[name].examples:
+                assert f"stormdrain {example}" in text
 
 
 def test_without_click_the_command_says_what_to_install(tmp_path: Path) -> None:

@@ -2,21 +2,30 @@
 
 from __future__ import annotations
 
+import ast
 import json
+import sys
 from pathlib import Path
 
 import pytest
 
 from building import failing_cell, failing_trial, passing_cell, run
 from stormdrain import store
+from stormdrain.cli import checkup
+from stormdrain.cli.advice import USUALLY
+from stormdrain.cli.doctor import examine
 from stormdrain.cli.explain import known
 from stormdrain.cli.init import read_target
 from stormdrain.cli.merge import merge_runs
 from stormdrain.cli.mutate import read_shard
 from stormdrain.compare import KINDS
 from stormdrain.errors import UsageError
+from stormdrain.expectations import CHECKS
+from stormdrain.gate import rules as gate_rules
 from stormdrain.gate.config import load_config
 from stormdrain.model import MutantRecord, TestResult, Verdict
+from stormdrain.mutation.operators import OPERATORS
+from stormdrain.revisions import find_interpreters
 from test_cli import keep, stormdrain
 
 
@@ -26,6 +35,34 @@ def test_every_name_that_a_report_prints_is_explained() -> None:
     names = known()
     for name in (*expectations.names(), *storms.names(), *KINDS, *(verdict.value for verdict in Verdict)):
         assert names[name][1], name
+
+
+def test_every_operator_rule_and_source_of_mutants_is_explained() -> None:
+    names = known()
+    assert {name for name, (kind, _) in names.items() if kind == "operator"} == set(OPERATORS)
+    rules = {
+        node.args[0].value
+        for path in Path(gate_rules.__file__).parent.glob("*.py")
+        for node in ast.walk(ast.parse(path.read_bytes()))
+        if isinstance(node, ast.Call)
+        and getattr(node.func, "id", "") == "RuleResult"
+        and isinstance(node.args[0], ast.Constant)
+    }
+    assert len(rules) >= 8
+    assert {name for name in rules if names[name][0] != "rule of the gate"} == set()
+    assert set(USUALLY) == set(CHECKS)
+
+
+def test_explain_says_what_to_do_next(tmp_path: Path) -> None:
+    told = " ".join(stormdrain("explain", "child-reaped", cwd=tmp_path).stdout.split())
+    assert "Usually:" in told
+    assert 'expect={"child-reaped": na("why")}' in told
+    assert "stormdrain probe --storm gc" in stormdrain("explain", "gc", cwd=tmp_path).stdout
+    shown = stormdrain("explain", "drop-shield", cwd=tmp_path).stdout
+    assert "  - await asyncio.shield(task)\n  + await task\n" in shown
+    both = stormdrain("explain", "Unresolved", cwd=tmp_path).stdout
+    assert "UNRESOLVED (verdict)" in both
+    assert "unresolved (rule of the gate)" in both
 
 
 def test_explain_takes_names_of_several_words_in_any_case(tmp_path: Path) -> None:
@@ -38,13 +75,40 @@ def test_explain_takes_names_of_several_words_in_any_case(tmp_path: Path) -> Non
     assert max(map(len, listing.splitlines())) <= 80
 
 
-def test_doctor_names_interpreters_and_writes_them_down(tmp_path: Path) -> None:
-    done = stormdrain("doctor", "--out", "here", cwd=tmp_path, code=None)
-    assert "python 3." in done.stdout
+def test_doctor_runs_the_canaries_on_an_interpreter_and_writes_down_what_it_saw(tmp_path: Path) -> None:
+    done = stormdrain("doctor", "--python", sys.executable, "--out", "here", cwd=tmp_path, code=None)
     rows = json.loads((tmp_path / "here" / "doctor.json").read_text())
-    states = {row["state"] for row in rows}
-    assert states <= {"ok", "limit", "bad"}
-    assert done.returncode == (2 if "bad" in states else 0)
+    assert {row["state"] for row in rows} <= {"ok", "limit", "bad"}
+    assert done.returncode == (2 if any(row["state"] == "bad" for row in rows) else 0)
+    version = f"{sys.version_info[0]}.{sys.version_info[1]}"
+    told = [row["text"] for row in rows if row["what"] == f"canaries {version}" and row["state"] == "ok"]
+    (on_asyncio,) = [text for text in told if text.startswith("asyncio: ")]
+    (of_services,) = [text for text in told if text.startswith("service: ")]
+    checks = CHECKS.values()
+    asked = sum(check.of("async") is not None for check in checks) - (sys.version_info < (3, 11))
+    assert on_asyncio.startswith(f"asyncio: {asked} of {asked} flagged")
+    of = sum(check.of("service") is not None for check in checks)
+    assert of_services.startswith(f"service: {of} of {of} flagged")
+
+
+def test_doctor_tells_a_canary_that_was_not_flagged(monkeypatch: pytest.MonkeyPatch) -> None:
+    (python,) = find_interpreters([sys.executable])
+    seen = checkup.Seen(python, "asyncio", 3, 18, "the check no-orphans did not flag its canary here")
+    monkeypatch.setattr(checkup, "check_up", lambda interpreters: [seen])
+    (row,) = [row for row in examine((sys.executable,)) if row.what.startswith("canaries") and row.state != "limit"]
+    assert row.state == "bad"
+    assert "no-orphans did not flag" in row.text
+
+
+def test_doctor_says_what_keeps_it_from_running_here(tmp_path: Path) -> None:
+    done = stormdrain("doctor", "--no-canaries", cwd=tmp_path, code=2, GITHUB_EVENT_NAME="pull_request_target")
+    assert "stormdrain runs no code here" in " ".join(done.stdout.split())
+    assert "canaries" not in done.stdout
+    there = stormdrain("doctor", "--no-canaries", cwd=tmp_path, code=None)
+    assert "python 3." in there.stdout
+    assert "`stormdrain init package.module:Class.close`" in " ".join(there.stdout.split())
+    nowhere = stormdrain("doctor", "--python", "3.99", cwd=tmp_path, code=2)
+    assert "3.99" in nowhere.stdout
 
 
 def test_init_writes_a_probe_that_is_python_and_a_gate_that_is_read(tmp_path: Path) -> None:

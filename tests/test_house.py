@@ -236,3 +236,16 @@ def test_a_link_folder_that_others_can_write_is_refused(tmp_path: Path) -> None:
     (tmp_path / "links").chmod(0o777)
     with pytest.raises(UsageError, match="can be written by others"):
         link_folder(tmp_path / "links")
+
+
+def test_every_error_that_a_user_meets_says_what_to_do_next() -> None:
+    errors = {"UsageError", "Inconclusive", "BaselineError", "CannotWrite", "StormdrainError"}
+    silent = []
+    for path in modules():
+        for node in ast.walk(ast.parse(path.read_bytes())):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in errors:
+                given = {keyword.arg: keyword.value for keyword in node.keywords}
+                said = given.get("todo")
+                if said is None or (isinstance(said, ast.Constant) and not said.value):
+                    silent.append(f"{path.relative_to(PACKAGE)}:{node.lineno}")
+    assert not silent

@@ -40,6 +40,7 @@ from .model.suites import RedGreen, Slack
 JOURNAL = "trials.jsonl"
 RESULT = "run.json"
 REPORTS = "reports"
+_AGAIN = "name another run, or run the command again that wrote it"
 
 Record = Trial | CellResult | MutantRecord | Baseline | RedGreen | Slack
 _KINDS: dict[str, type[Any]] = {
@@ -229,7 +230,7 @@ def load_run(path: Path) -> Run:
             todo=f"name a folder that holds {RESULT} or {JOURNAL}, or a {RESULT}",
         ) from None
     except (OSError, ValueError) as error:
-        raise UsageError(f"the run cannot be read: {error}", where=str(target)) from error
+        raise UsageError(f"the run cannot be read: {error}", where=str(target), todo=_AGAIN) from error
     return _read(data, target)
 
 
@@ -245,7 +246,7 @@ def _read(data: object, where: Path) -> Run:
     try:
         return from_json(Run, data)
     except (ValueError, TypeError) as error:
-        raise UsageError(f"this is not a run: {error}", where=str(where)) from error
+        raise UsageError(f"this is not a run: {error}", where=str(where), todo=_AGAIN) from error
 
 
 def _load_journal(path: Path) -> Run:
@@ -262,9 +263,9 @@ def _load_journal(path: Path) -> Run:
                 elif kind in _KINDS:
                     found[kind].append(from_json(_KINDS[kind], data))
             except (ValueError, TypeError) as error:
-                raise UsageError(f"a line of the journal is damaged: {error}", where=str(path)) from error
+                raise UsageError(f"a line of the journal is damaged: {error}", where=str(path), todo=_AGAIN) from error
     if start is None:
-        raise UsageError("the run ended before it began: nothing is recorded", where=str(path))
+        raise UsageError("the run ended before it began: nothing is recorded", where=str(path), todo=_AGAIN)
     return assemble(start, found)
 
 

@@ -25,25 +25,114 @@ from .show import let_go_of_stdout, quietly
 
 @dataclass(frozen=True)
 class Entry:
-    """One command: the line `--help` shows, and the modules without which it cannot work."""
+    """One command: the line `--help` shows, the modules without which it cannot work, and examples: what, and why."""
 
     help: str
     needs: tuple[str, ...] = ()
+    examples: tuple[tuple[str, str], ...] = ()
 
 
 COMMANDS: dict[str, Entry] = {
-    "probe": Entry("Drive probes through storms; base against head.", ("stormdrain.lab",)),
-    "mutate": Entry("Break the changed lines one at a time; which tests notice?", ("stormdrain.mutation.runner",)),
-    "redgreen": Entry("Run head's new tests on base's source.", ("stormdrain.mutation.redgreen",)),
-    "slack": Entry("How much delay each test bears before it fails.", ("stormdrain.mutation.slack",)),
-    "gate": Entry("All of it, by [tool.stormdrain]; one exit code.", ("stormdrain.lab",)),
-    "replay": Entry("One trial again by its token, with its timeline.", ("stormdrain.lab",)),
-    "merge": Entry("Shards and other jobs' runs into one."),
-    "report": Entry("Show a stored run in another format."),
-    "init": Entry("Write a first probe for a class or function."),
-    "doctor": Entry("What this machine offers, and what it lacks."),
-    "explain": Entry("What a storm, expectation, verdict or exit code means."),
+    "probe": Entry(
+        "Drive probes through storms; base against head.",
+        ("stormdrain.lab",),
+        (
+            ("probe", "all of probes/, on the working tree"),
+            ("probe --base main", "against main: what is new?"),
+            ("probe probes/pool.py --storm cancel-sweep -k pool", "one storm"),
+            ("probe --head pypi:httpx==0.28.1 --python 3.11 3.13", "a release"),
+            ("probe --search 30s", "then several faults at once"),
+        ),
+    ),
+    "mutate": Entry(
+        "Break the changed lines one at a time; which tests notice?",
+        ("stormdrain.mutation.runner",),
+        (
+            ("mutate --base main --tests tests", "what the branch changed"),
+            ("mutate --plan mutants.toml --python 3.11 3.14", "named mutants"),
+            ("mutate --base main --tests tests --shard 1/4", "a quarter of them"),
+        ),
+    ),
+    "redgreen": Entry(
+        "Run head's new tests on base's source.",
+        ("stormdrain.mutation.redgreen",),
+        (("redgreen --base main --tests tests", "do they fail without the change?"),),
+    ),
+    "slack": Entry(
+        "How much delay each test bears before it fails.",
+        ("stormdrain.mutation.slack",),
+        (("slack --base main --tests tests/test_close.py", "margins of its tests"),),
+    ),
+    "gate": Entry(
+        "All of it, by [tool.stormdrain]; one exit code.",
+        ("stormdrain.lab",),
+        (
+            ("gate", "by pyproject.toml"),
+            ("gate --base origin/main --out run", "in CI; then `stormdrain report run`"),
+            ("gate --config probes/gate.toml", "by another file"),
+        ),
+    ),
+    "replay": Entry(
+        "One trial again by its token, with its timeline.",
+        ("stormdrain.lab",),
+        (("replay '95590155/cancel-storm/f:cancel~0.02s'", "as a report prints it"),),
+    ),
+    "merge": Entry(
+        "Shards and other jobs' runs into one.",
+        (),
+        (("merge run-3.11 run-3.14 --config pyproject.toml --out whole", "and hold it against the gate"),),
+    ),
+    "report": Entry(
+        "Show a stored run in other formats.",
+        (),
+        (
+            ("report", "the newest run again"),
+            ("report --format markdown", "for a comment"),
+            ("report run --format sarif junit --out ci", "for a code host"),
+            ("report --format stryker --python 3.12", "mutants of one interpreter"),
+            ("report --schema", "the JSON schema of run.json"),
+        ),
+    ),
+    "init": Entry(
+        "Write a first probe for a class or function.",
+        (),
+        (
+            ("init package.module:Pool.aclose", "an operation of a class"),
+            ("init package.module:Transport", "its close()"),
+            ("init package.module:fetch", "a function"),
+        ),
+    ),
+    "doctor": Entry(
+        "What this machine offers, and what it lacks.",
+        (),
+        (
+            ("doctor", "all of it"),
+            ("doctor --python 3.13", "the canaries on one interpreter"),
+            ("doctor --no-canaries", "at once"),
+        ),
+    ),
+    "explain": Entry(
+        "What a name that a report prints stands for.",
+        (),
+        (
+            ("explain", "all names"),
+            ("explain child-reaped", "an expectation"),
+            ("explain cancel-sweep", "a storm"),
+            ("explain drop-shield", "an operator of mutants"),
+            ("explain survivors", "a rule of the gate"),
+        ),
+    ),
 }
+
+
+def epilog(examples: tuple[tuple[str, str], ...]) -> str:
+    """Examples under a command's help, as they are typed; what each is for beside it, or above where that is too wide."""
+    room = max((len(line) for line, _ in examples), default=0)
+    if room + max((len(why) for _, why in examples), default=0) < 64:
+        rows = [f"  stormdrain {line.ljust(room)}  {why}" for line, why in examples]
+    else:
+        rows = [row for line, why in examples for row in (f"  # {why}", f"  stormdrain {line}")]
+    return "\n".join(["\b", "Examples:", *rows])
 
 
 def _there(module: str) -> bool:
@@ -72,6 +161,7 @@ class Commands(click.Group):
         module = importlib.import_module(f"{__name__.rpartition('.')[0]}.{cmd_name}")
         command = module.command
         assert isinstance(command, click.Command)
+        command.epilog = epilog(COMMANDS[cmd_name].examples)
         return command
 
     def resolve_command(
@@ -96,7 +186,15 @@ class Commands(click.Group):
 @click.group(
     cls=Commands,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 80},
-    epilog="Exit codes: 0 holds, 1 findings, 2 usage, 3 inconclusive, 4 baseline broken, "
+    epilog=epilog(
+        (
+            ("init package.module:Class.close", "a first probe"),
+            ("probe", "drive it through storms"),
+            ("gate --base main", "a branch against its base"),
+            ("doctor", "where something does not work"),
+        )
+    )
+    + "\n\nExit codes: 0 holds, 1 findings, 2 usage, 3 inconclusive, 4 baseline broken, "
     "70 stormdrain's own fault, 130 interrupted.",
 )
 @click.version_option(__version__, prog_name="stormdrain")

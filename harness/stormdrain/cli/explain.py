@@ -56,6 +56,29 @@ _CODES = {
     "70": "stormdrain's own fault; the traceback is in the run's folder.",
     "130": "Interrupted; what was found so far is kept.",
 }
+_RULES = {
+    "baseline": "Holds if calm behaves alike in every cell and no canary was missed; otherwise nothing may be "
+    "concluded, exit code 4.",
+    "findings": 'Holds if no finding counts: with base only those that base does not have (base_rule = "new"), else '
+    "all; accepted ones are left out.",
+    "unresolved": 'Holds if nothing was left undecided, or the policy lets it pass (unresolved = "pass").',
+    "survivors": "Holds if no more mutants survive than max_survivors (default 0), accepted ones left out.",
+    "unwatched": "Mutants that are caught only on an interpreter which your CI does not run. A warning, unless "
+    'unwatched = "fail".',
+    "interpreters": "Holds if something ran; names those that were asked for and not found.",
+    "watched": "Which interpreters your CI runs, read from its files or from watched = [...]; a warning where it "
+    "runs fewer than the project says it supports.",
+    "accepted": "Holds if every [[tool.stormdrain.accepted]] still matches something and is not past its date.",
+    "coverage": "Holds if the lines that the change touched are run by the tests, over all cells together; lines "
+    "that only one platform can run are named with a reason.",
+}
+_SOURCES = {
+    "plan": "A mutant that a plan (a TOML file) names.",
+    "revert": "A hunk of the change taken back, or one statement of it dropped. If it survives, no test needs the change.",
+    "general": "One of mutmut's general operators.",
+    "neutral": "The same program written otherwise: a test that notices it reads the source instead of running it.",
+    "forced": "The function raises, put first to the tests: proves that mutants of it are executed at all.",
+}
 _WORDS = {
     "probe": "A function in a script under probes/ that builds a subject and names the operation to drive.",
     "subject": "The object under test.",
@@ -76,8 +99,12 @@ _WORDS = {
 def known() -> dict[str, tuple[str, str]]:
     """Every name that is explained: what it is, and the text."""
     from .. import expectations, storms
+    from ..mutation.operators import OPERATORS
 
     found = {name: ("word", text) for name, text in _WORDS.items()}
+    found |= {name: ("source of mutants", text) for name, text in _SOURCES.items()}
+    found |= {name: ("operator", f"If its mutant survives: {one.why}") for name, one in OPERATORS.items()}
+    found |= {name: ("rule of the gate", text) for name, text in _RULES.items()}
     found |= {name: ("exit code", text) for name, text in _CODES.items()}
     found |= {name: ("new test", text) for name, text in _NEW_TESTS.items()}
     found |= {name: ("outcome of a mutant", text) for name, text in _OUTCOMES.items()}
@@ -94,7 +121,10 @@ def known() -> dict[str, tuple[str, str]]:
     return found
 
 
-@click.command("explain", short_help="What a storm, expectation, verdict or exit code means.")
+@click.command(
+    "explain",
+    short_help="What a name that a report prints stands for.",
+)
 @click.argument("name", nargs=-1, metavar="[NAME]")
 @click.option(
     "--out",
@@ -103,7 +133,7 @@ def known() -> dict[str, tuple[str, str]]:
     help="Write explain.txt into this folder too.",
 )
 def command(name: tuple[str, ...], out: Path | None) -> int:
-    """Explain NAME: a storm, an expectation, a verdict, a change, an outcome, an exit code or a word.
+    """Explain NAME: a storm, an expectation, an operator, a rule, a verdict, a change, an outcome, an exit code, a word.
 
     Without NAME all names are listed.
     """
@@ -112,19 +142,36 @@ def command(name: tuple[str, ...], out: Path | None) -> int:
     if not wanted:
         text = listing(names)
     else:
-        by_case = {key.lower(): key for key in names}
-        key = by_case.get(wanted.lower())
-        if key is None:
+        keys = [key for key in names if key == wanted] or [key for key in names if key.lower() == wanted.lower()]
+        # A verdict and a rule may differ in case alone: both are told where neither is written as it is.
+        keys += [key for key in names if key.lower() == wanted.lower() and key not in keys]
+        if not keys:
             from ..gate.nearest import unknown
 
             raise unknown("explanation of", wanted, names)
-        kind, sentence = names[key]
-        text = f"{key} ({kind})\n{textwrap.fill(sentence, 78, initial_indent='  ', subsequent_indent='  ')}\n"
+        text = "\n".join(explained(key, *names[key]) for key in keys)
     if out is not None:
         out.mkdir(parents=True, exist_ok=True)
         store.write_atomically(out / "explain.txt", text)
     quietly(lambda: print(text, end="", file=sys.stdout))
     return 0
+
+
+def explained(name: str, kind: str, sentence: str) -> str:
+    """A name, what it is, and what it means; for an operator also what it does to code."""
+    from .advice import more
+
+    def filled(paragraph: str) -> str:
+        return textwrap.fill(paragraph, 78, initial_indent="  ", subsequent_indent="  ", break_on_hyphens=False) + "\n"
+
+    text = f"{name} ({kind})\n{filled(sentence)}" + "".join(map(filled, more(kind, name).splitlines()))
+    if kind == "operator":
+        from ..mutation.operators import OPERATORS
+
+        before, after = OPERATORS[name].examples[0]
+        text += "\n" + textwrap.indent(before.rstrip("\n"), "  - ", lambda _: True) + "\n"
+        text += textwrap.indent(after.rstrip("\n"), "  + ", lambda _: True) + "\n"
+    return text
 
 
 def listing(names: dict[str, tuple[str, str]]) -> str:

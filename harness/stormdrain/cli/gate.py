@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 import click
 
 from ..errors import UsageError
-from ..gate.config import Config, load_config
 from ..model import Run
 from .options import ManyCommand, budget, is_python, jobs_or_default, listed, out_option, project_root
 from .session import Listen, record, start_of
 
 if TYPE_CHECKING:
+    from ..gate.config import Config
     from ..mutation.together import Together
 
 CONFIRM_AT_LEAST = 15.0
@@ -62,6 +62,7 @@ def command(
 
     One line says for each rule whether it held, the figure, and where to look.
     """
+    from ..gate.config import load_config
     from ..gate.rules import Setting, apply_gate, told_watched
     from ..gate.watched import supported, watched
     from ..revisions import Cache

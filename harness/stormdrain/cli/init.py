@@ -116,7 +116,7 @@ def configure(file: Path, folder: Path) -> bool:
     try:
         tables = tomlkit.parse(text)
     except ParseError as error:
-        raise UsageError(f"the file is not TOML: {error}", where=str(file)) from error
+        raise UsageError(f"the file is not TOML: {error}", where=str(file), todo="mend that line") from error
     if "stormdrain" in tables.get("tool", {}):
         return False
     # Appended, so that the rest of the file stays byte for byte.

@@ -21,13 +21,6 @@ FORMATS = ("terminal", "markdown", "json", "junit", "sarif", "github", "stryker"
     cls=ManyCommand,
     many={"--format": is_name, "--python": is_python},
     short_help="Show a stored run in other formats.",
-    epilog="""\b
-Examples:
-  stormdrain report                             the newest run again
-  stormdrain report --format markdown           for a comment
-  stormdrain report --format sarif junit --out ci
-  stormdrain report --format stryker --python 3.12
-  stormdrain report --schema > run.schema.json""",
 )
 @click.argument("run", required=False, type=click.Path(path_type=Path), metavar="[RUN]")
 @click.option(

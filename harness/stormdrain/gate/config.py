@@ -127,11 +127,11 @@ def load_config(file: Path, *, must_exist: bool = True) -> Config:
             todo="name the file with --config, or run in the project's folder",
         ) from error
     except UnicodeDecodeError as error:
-        raise UsageError("the configuration is not UTF-8", where=str(file)) from error
+        raise UsageError("the configuration is not UTF-8", where=str(file), todo="save it as UTF-8") from error
     try:
         tables = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise UsageError(f"the configuration is not TOML: {error}", where=str(file)) from error
+        raise UsageError(f"the configuration is not TOML: {error}", where=str(file), todo="mend that line") from error
     tool = tables.get("tool", {})
     if "stormdrain" in tables:
         raise UsageError(

@@ -76,6 +76,8 @@ def _list(request: dict[str, Any], talk: Conversation, folder: str) -> None:
 def _campaign(request: dict[str, Any], talk: Conversation, folder: str) -> None:
     probe = next((probe for probe in _load(request["file"]) if probe.name == request["probe"]), None)
     if probe is None:
-        raise StormdrainError(f"The script has no probe {request['probe']!r}.", where=request["file"])
+        raise StormdrainError(
+            f"The script has no probe {request['probe']!r}.", where=request["file"], todo="run the script as it is now"
+        )
     roots.probe = os.path.abspath(request["file"])
     campaign.run(probe, campaign.Options.read(request), talk.say, folder, talk.next)

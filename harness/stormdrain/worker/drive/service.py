@@ -110,7 +110,8 @@ class Driver(Ending):
                 self.generator, made = made, next(made, None)
             if not isinstance(made, Command):
                 raise UsageError(
-                    f"a service probe gives what case.spawn(...) returns, and this gave {type(made).__name__}"
+                    f"a service probe gives what case.spawn(...) returns, and this gave {type(made).__name__}",
+                    todo="return or yield case.spawn([...], ready=...)",
                 )
         except BaseException as error:
             trial.built = outcomes.raised(error)
