@@ -35,14 +35,14 @@ from .model import (
     parse_token,
     to_json,
 )
-from .model.suites import RedGreen, Slack
+from .model.suites import OwnTest, RedGreen, Slack
 
 JOURNAL = "trials.jsonl"
 RESULT = "run.json"
 REPORTS = "reports"
 _AGAIN = "name another run, or run the command again that wrote it"
 
-Record = Trial | CellResult | MutantRecord | Baseline | RedGreen | Slack
+Record = Trial | CellResult | MutantRecord | Baseline | RedGreen | Slack | OwnTest
 _KINDS: dict[str, type[Any]] = {
     "trial": Trial,
     "cell": CellResult,
@@ -50,6 +50,7 @@ _KINDS: dict[str, type[Any]] = {
     "baseline": Baseline,
     "redgreen": RedGreen,
     "slack": Slack,
+    "own": OwnTest,
 }
 _NAMES = {kind: name for name, kind in _KINDS.items()}
 
@@ -209,6 +210,7 @@ def assemble(start: Run, records: Mapping[str, Sequence[Any]]) -> Run:
         baselines=tuple(records["baseline"]),
         redgreen=tuple(records["redgreen"]),
         slack=tuple(records["slack"]),
+        own=tuple(records["own"]),
     )
 
 

@@ -35,7 +35,7 @@ _OUTCOMES = {
     "missed": "Every covering test passed under the mutant.",
     "timed out": "A test hung, deadlocked, spun or ran out of memory under the mutant. Counts as caught.",
     "unviable": "The changed source does not compile or import, or is the original again.",
-    "uncovered": "No test executes the changed lines.",
+    "uncovered": "Of a mutant: no test executes the changed lines. Of a line that the diff touches: no cell runs it.",
     "unstable": "A test failed in some runs only.",
     "not executed": "Even a forced failure at that place was not seen: the mutant never ran.",
     "survivor": "A mutant that no test catches on the interpreters named.",
@@ -46,6 +46,11 @@ _NEW_TESTS = {
     "wrong reason": "The new test fails on base since something is not there yet (ImportError, AttributeError): "
     "that says nothing of behaviour. Counts.",
     "broken": "The new test is not green on head. Exit code 4.",
+}
+_TESTS = {
+    "broken by head": "A test of the project that is green on base and red on head. Counts.",
+    "new and red": "A test that base does not have and that is red on head. Counts.",
+    "pre-existing": "A test that is not green on base either: named, and never blamed on head.",
 }
 _CODES = {
     "0": "The gate holds.",
@@ -69,8 +74,14 @@ _RULES = {
     "watched": "Which interpreters your CI runs, read from its files or from watched = [...]; a warning where it "
     "runs fewer than the project says it supports.",
     "accepted": "Holds if every [[tool.stormdrain.accepted]] still matches something and is not past its date.",
-    "coverage": "Holds if the lines that the change touched are run by the tests, over all cells together; lines "
-    "that only one platform can run are named with a reason.",
+    "tests": "Holds if head broke none of the project's own tests; those that are red on base too are named "
+    "and never blamed on head.",
+    "redgreen": "New tests on base's source: a warning where one is green there or red for another reason than an "
+    'assertion; a failure with redgreen = "fail".',
+    "coverage": "Holds if so many of the lines that the change touches run in some cell, an interpreter here or a job "
+    "whose --coverage-data were given, as union in [tool.stormdrain.gate.coverage] says; lines that only one platform "
+    "can run are named with a reason.",
+    "cell coverage": "The same in each cell by itself (per_cell); lines of one platform only count where they run.",
 }
 _SOURCES = {
     "plan": "A mutant that a plan (a TOML file) names.",
@@ -106,6 +117,7 @@ def known() -> dict[str, tuple[str, str]]:
     found |= {name: ("operator", f"If its mutant survives: {one.why}") for name, one in OPERATORS.items()}
     found |= {name: ("rule of the gate", text) for name, text in _RULES.items()}
     found |= {name: ("exit code", text) for name, text in _CODES.items()}
+    found |= {name: ("test of the project", text) for name, text in _TESTS.items()}
     found |= {name: ("new test", text) for name, text in _NEW_TESTS.items()}
     found |= {name: ("outcome of a mutant", text) for name, text in _OUTCOMES.items()}
     found |= {name: ("base against head", text) for name, text in _CHANGES.items()}

@@ -11,12 +11,22 @@ import click
 
 from ..errors import UsageError
 from ..model import Run
-from .options import ManyCommand, budget, is_python, jobs_or_default, listed, out_option, project_root
+from .options import (
+    ManyCommand,
+    budget,
+    coverage_option,
+    is_python,
+    jobs_or_default,
+    listed,
+    out_option,
+    project_root,
+    repository_root,
+)
 from .session import Listen, record, start_of
 
 if TYPE_CHECKING:
     from ..gate.config import Config
-    from ..mutation.together import Together
+    from ..mutation.request import MutationRequest
 
 CONFIRM_AT_LEAST = 15.0
 """Real seconds for confirming findings, for each probe and cell; a larger budget gets half as much again."""
@@ -46,6 +56,7 @@ CONFIRM_AT_LEAST = 15.0
     help="Whose rules and probes decide where base is a git revision; head is the maintainer's act.",
 )
 @click.option("--fresh", is_flag=True, help="Run what an earlier run with the same content has found, too.")
+@coverage_option
 @click.option("--jobs", type=click.IntRange(1), default=None, metavar="N", help="Trials at a time.")
 @out_option
 def command(
@@ -55,6 +66,7 @@ def command(
     pythons: tuple[str, ...],
     config_from: str,
     fresh: bool,
+    coverage_data: tuple[str, ...],
     jobs: int | None,
     out: Path | None,
 ) -> int:
@@ -67,9 +79,11 @@ def command(
     from ..gate.watched import supported, watched
     from ..revisions import Cache
     from .authority import ruling
+    from .base import default_base
+    from .probe import probe_paths
 
-    project = project_root()
-    file = config_file or project / "pyproject.toml"
+    file = config_file or project_root() / "pyproject.toml"
+    project = project_root(file.parent if file.name == "pyproject.toml" else None)
     config = load_config(file)
     if not config.found:
         raise UsageError(
@@ -77,27 +91,49 @@ def command(
             where=str(file),
             todo="add [tool.stormdrain.gate] with probes = [...], or name another file with --config",
         )
+    cache = Cache()
     base = base or config.base
     head = head or config.head or "worktree"
-    ruled = ruling(config, base, head, project, Cache(), trust_head=config_from == "head")
+    notes: tuple[str, ...] = ()
+    if not base:
+        base, how = default_base(head, project, cache)
+        notes = (f"base is {base[:10]}, the {how}",) if base else ()
+    ruled = ruling(config, base, head, project, cache, trust_head=config_from == "head")
     config, probes = ruled.config, ruled.probes
     wanted, missing = choose_pythons(config, listed(pythons))
     if not probes and not config.plan.plans and not config.plan.tests:
         raise UsageError(
             "the gate has nothing to run",
             where=str(file),
-            todo="name probes = [...] or plans = [...] in [tool.stormdrain.gate]",
+            todo="name probes = [...], tests = [...] or plans = [...] in [tool.stormdrain.gate]",
         )
-    start = dataclasses.replace(start_of(base=base, head=head, seed=config.plan.seed), notes=ruled.notes)
+    if probes:
+        probe_paths(probes)
+    start = start_of(base=base, head=head, seed=config.plan.seed)
     tree = tree_of(head, project)
-    setting = Setting(config.policy, watched(tree, config.watched, config.file.name), supported(tree), missing)
-    start = dataclasses.replace(start, unwatched=told_watched(setting))
-    asked = Asked(config, project, base, head, wanted, jobs_or_default(jobs), reuse=not fresh)
+    seen = watched(tree, config.watched, config.file.name)
+    if seen.pythons is None and tree is not None:  # one of several packages: CI's files are at the top
+        seen = watched(repository_root(tree))
+    setting = Setting(config.policy, seen, supported(tree), missing)
+    start = dataclasses.replace(start, notes=(*notes, *ruled.notes), unwatched=told_watched(setting))
+    asked = Asked(
+        config,
+        project,
+        base,
+        head,
+        wanted,
+        jobs_or_default(jobs),
+        reuse=not fresh,
+        coverage_data=coverage_data,
+    )
 
     def work(listen: Listen) -> Run:
-        mutants = bool(config.plan.plans or config.plan.tests)
+        from .suites import covered, suites_request
+
+        suites = suites_request(asked)
+        run = covered(start, asked, suites, listen)
         return apply_gate(
-            both(start, asked, probes, listen) if mutants else with_probes(start, asked, probes, listen), setting
+            both(run, asked, suites, probes, listen) if suites else with_probes(run, asked, probes, listen), setting
         )
 
     from .show import on_terminal
@@ -107,7 +143,7 @@ def command(
 
 @dataclasses.dataclass(frozen=True)
 class Asked:
-    """What both halves of a gate need to know."""
+    """What all parts of a gate need to know."""
 
     config: Config
     project: Path
@@ -117,6 +153,7 @@ class Asked:
     jobs: int
     reuse: bool = True
     """Whether results of earlier runs are taken where nothing that they depend on has changed."""
+    coverage_data: tuple[str, ...] = ()
 
 
 def choose_pythons(config: Config, asked: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -161,30 +198,31 @@ def tree_of(head: str, project: Path) -> Path | None:
     return Path(first[5:]) if first.startswith("path:") else project
 
 
-def both(run: Run, asked: Asked, probes: Collection[Path], listen: Listen) -> Run:
-    """The run with probes and mutants, which go on at once: each of them waits for real time most of its own.
+def both(run: Run, asked: Asked, suites: MutationRequest, probes: Collection[Path], listen: Listen) -> Run:
+    """The run with probes and suites, which go on at once: each of them waits for real time most of its own.
 
-    An error of the probes, or an interrupt, ends the mutants too; an error of the mutants
+    An error of the probes, or an interrupt, ends the suites too; an error of the suites
     is raised when the probes are through, so that what these found is kept.
     """
     from ..mutation.together import Together
     from .session import end_children
+    from .suites import with_suites
 
     with Together(0, listen) as together:
-        mutated = together.begin(lambda: with_mutants(run, asked, together.listen, together))
+        tested = together.begin(lambda: with_suites(run, asked, suites, together.listen, together))
         try:
             probed = with_probes(run, asked, probes, together.listen) if probes else run
-            done = mutated.result()
+            done = tested.result()
         except BaseException:
             together.stop()
             end_children()
             raise
     return dataclasses.replace(
-        probed,
-        mutants=done.mutants,
-        baselines=done.baselines,
+        done,
+        cells=probed.cells,
+        trials=probed.trials,
         environment={**probed.environment, **done.environment},
-        notes=done.notes,
+        notes=tuple(dict.fromkeys((*done.notes, *probed.notes))),
     )
 
 
@@ -215,24 +253,3 @@ def with_probes(run: Run, asked: Asked, probes: Iterable[Path], listen: Listen) 
     )
     cells, found = run_probes(request, listen)
     return dataclasses.replace(run, cells=cells, trials=found)
-
-
-def with_mutants(run: Run, asked: Asked, listen: Listen, within: Together | None = None) -> Run:
-    """The run with the mutants of the configured plans and of the diff; they end when `within` is stopped."""
-    from .mutate import plan_request, run_mutants
-
-    config = asked.config
-    request = plan_request(
-        [config.path(name) for name in config.plan.plans],
-        config.plan.tests,
-        base=asked.base,
-        head=asked.head,
-        pythons=asked.pythons,
-        jobs=asked.jobs,
-        seed=config.plan.seed,
-        environment=config.environment,
-        project=asked.project,
-        kinds=config.plan.mutants,
-        reuse=asked.reuse,
-    )
-    return run_mutants(run, request, listen, within)

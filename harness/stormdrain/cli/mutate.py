@@ -25,7 +25,9 @@ from .options import (
 from .session import Listen, record, start_of
 
 if TYPE_CHECKING:
+    from ..mutation.runner import MutationRequest
     from ..mutation.together import Together
+    from ..revisions import EnvironmentConfig
 
 
 @click.command(
@@ -151,20 +153,18 @@ def known_kinds(kinds: Sequence[str], where: str) -> tuple[str, ...]:
     return tuple(kinds) or SOURCES
 
 
-def run_mutants(run: Run, request: object, listen: Listen, within: Together | None = None) -> Run:
+def run_mutants(run: Run, request: MutationRequest, listen: Listen, within: Together | None = None) -> Run:
     """The run with mutants and baselines.
 
     Args:
         run: what is known already.
-        request: a :class:`~stormdrain.mutation.runner.MutationRequest`.
+        request: which.
         listen: gets each record as it comes.
         within: ends the run when it is stopped itself.
     """
-    from ..mutation.runner import MutationRequest
     from ..mutation.runner import run as run_all
     from ..revisions import Cache
 
-    assert isinstance(request, MutationRequest)
     mutants, baselines = run_all(dataclasses.replace(request, cache=Cache(progress=listen)), listen, within)
     taken = sum(bool(one.taken) for one in mutants)
     note = f"{taken} mutants: results taken from earlier runs, nothing that they depend on has changed"
@@ -189,11 +189,11 @@ def plan_request(
     pythons: Sequence[str],
     jobs: int,
     seed: int,
-    environment: object,
+    environment: EnvironmentConfig,
     project: Path,
     kinds: Sequence[str] = (),
     reuse: bool = True,
-) -> object:
+) -> MutationRequest:
     """The request of a gate: what its configuration names wins over the plans.
 
     With `reuse`, results of before are taken where nothing that they depend on has changed.
@@ -202,9 +202,7 @@ def plan_request(
         UsageError: there is no such kind of mutant.
     """
     from ..mutation.runner import MutationRequest, completed
-    from ..revisions import EnvironmentConfig
 
-    assert isinstance(environment, EnvironmentConfig)
     request, _ = completed(
         MutationRequest(
             head=head or "",
@@ -218,6 +216,7 @@ def plan_request(
             seed=seed,
             project=project,
             reuse=reuse,
+            own=True,
         )
     )
     return request

@@ -14,6 +14,7 @@ import click
 from ..errors import UsageError
 
 F = TypeVar("F", bound=Callable[..., Any])
+_PROJECT_FILES = ("pyproject.toml", "setup.py", "setup.cfg")
 Fits = Callable[[str], bool]
 
 
@@ -132,8 +133,19 @@ def budget(text: str, option: str = "--budget") -> tuple[int | None, float]:
     return None, float(match[1]) * {"s": 1, "m": 60, "h": 3600}[match[2]]
 
 
-def project_root(start: Path | None = None) -> Path:
-    """The project under test: the git work tree around the current directory, else the directory."""
+def coverage_option(function: F) -> F:
+    """`--coverage-data [NAME=]FILE`, as often as there are jobs."""
+    return click.option(
+        "--coverage-data",
+        "coverage_data",
+        multiple=True,
+        metavar="[NAME=]FILE",
+        help="Coverage data of another job (.coverage); its paths are found again here.",
+    )(function)
+
+
+def repository_root(start: Path | None = None) -> Path:
+    """The git work tree around a directory (the current one), else the directory."""
     here = (start or Path.cwd()).resolve()
     try:
         found = subprocess.run(
@@ -143,6 +155,19 @@ def project_root(start: Path | None = None) -> Path:
         return here
     top = found.stdout.strip()
     return Path(top) if found.returncode == 0 and top else here
+
+
+def project_root(start: Path | None = None) -> Path:
+    """The project under test: the nearest folder of the repository, from here upwards, that is a Python project.
+
+    Where none is, the repository's top; outside of a repository, the directory itself.
+    """
+    here = (start or Path.cwd()).resolve()
+    top = repository_root(here)
+    for folder in (here, *here.parents):
+        if any((folder / name).is_file() for name in _PROJECT_FILES) or folder == top:
+            return folder if folder.is_relative_to(top) else top
+    return top
 
 
 def jobs_or_default(jobs: int | None) -> int:

@@ -10,7 +10,7 @@ import click
 
 from .. import store
 from ..errors import UsageError
-from .options import ManyCommand, is_name, is_python, listed, project_root
+from .options import ManyCommand, is_name, is_python, listed, repository_root
 from .show import quietly
 
 FORMATS = ("terminal", "markdown", "json", "junit", "sarif", "github", "stryker")
@@ -63,7 +63,7 @@ def command(
         )
     folder = run or store.latest(Path(store.REPORTS))
     loaded = on(store.load_run(folder), listed(pythons))
-    around = formats.Around(folder if folder.is_dir() else folder.parent, project_root())
+    around = formats.Around(folder if folder.is_dir() else folder.parent, repository_root())
     if out is not None:
         out = store.new_folder("report", out, Path(store.REPORTS)) if not out.exists() else out
         files = {formats.FILES[name]: (name, loaded) for name in names}

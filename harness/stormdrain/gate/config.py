@@ -7,8 +7,8 @@ the current directory.
 
 from __future__ import annotations
 
+import ast
 import datetime
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,55 +17,51 @@ from typing import Any
 import tomllib
 
 from ..errors import UsageError
+from ..model import OnePlatform
 from ..revisions import EnvironmentConfig
+from .kinds import DATE, FLAG, NUMBER, PERCENT, STRING, STRINGS, TABLE, TABLES, fits
 from .located import anchored, line_of
 from .nearest import nearest
-from .policy import BASE_RULES, UNWATCHED_RULES, Accepted, Policy
-
-_STRINGS, _STRING, _NUMBER, _FLAG, _TABLE, _TABLES, _DATE = (
-    "a list of strings",
-    "a string",
-    "a whole number",
-    "true or false",
-    "a table",
-    "an array of tables",
-    "a date (2026-12-31)",
-)
+from .policy import BASE_RULES, REDGREEN_RULES, UNWATCHED_RULES, Accepted, CoveragePolicy, Policy
 
 KEYS: dict[str, dict[str, str]] = {
     "tool.stormdrain": {
-        "base": _STRING,
-        "head": _STRING,
-        "watched": _STRINGS,
-        "environment": _TABLE,
-        "gate": _TABLE,
-        "accepted": _TABLES,
+        "base": STRING,
+        "head": STRING,
+        "watched": STRINGS,
+        "environment": TABLE,
+        "gate": TABLE,
+        "accepted": TABLES,
     },
     "tool.stormdrain.environment": {
-        "extras": _STRINGS,
-        "groups": _STRINGS,
-        "requires": _STRINGS,
-        "install": _STRINGS,
-        "sdist": _FLAG,
-        "dependencies": _STRING,
+        "extras": STRINGS,
+        "groups": STRINGS,
+        "requires": STRINGS,
+        "install": STRINGS,
+        "sdist": FLAG,
+        "dependencies": STRING,
     },
     "tool.stormdrain.gate": {
-        "probes": _STRINGS,
-        "plans": _STRINGS,
-        "mutants": _STRINGS,
-        "tests": _STRINGS,
-        "pythons": _STRINGS,
-        "optional_pythons": _STRINGS,
-        "backends": _STRINGS,
-        "storms": _STRINGS,
-        "budget": _STRING,
-        "seed": _NUMBER,
-        "fail_on": _STRINGS,
-        "base_rule": _STRING,
-        "max_survivors": _NUMBER,
-        "unwatched": _STRING,
+        "probes": STRINGS,
+        "plans": STRINGS,
+        "mutants": STRINGS,
+        "tests": STRINGS,
+        "pythons": STRINGS,
+        "optional_pythons": STRINGS,
+        "backends": STRINGS,
+        "storms": STRINGS,
+        "budget": STRING,
+        "seed": NUMBER,
+        "fail_on": STRINGS,
+        "base_rule": STRING,
+        "max_survivors": NUMBER,
+        "unwatched": STRING,
+        "redgreen": STRING,
+        "coverage": TABLE,
     },
-    "tool.stormdrain.accepted": {"id": _STRING, "reason": _STRING, "until": _DATE},
+    "tool.stormdrain.gate.coverage": {"union": PERCENT, "per_cell": PERCENT, "only": TABLES},
+    "tool.stormdrain.gate.coverage.only": {"condition": STRING, "symbol": STRING, "reason": STRING},
+    "tool.stormdrain.accepted": {"id": STRING, "reason": STRING, "until": DATE},
 }
 """Every key that is known, by table, with what it holds."""
 
@@ -166,7 +162,7 @@ class _Reader:
                 guess = nearest(key, known)
                 todo = f"did you mean {guess!r}?" if guess else "known are: " + ", ".join(sorted(known))
                 raise self.wrong(table, key, f"[{table}] has no key {key!r}", todo, entry)
-            if not _fits(value, known[key]):
+            if not fits(value, known[key]):
                 raise self.wrong(table, key, f"{key} in [{table}] must be {known[key]}", "", entry)
         return values
 
@@ -213,8 +209,35 @@ class _Reader:
             base_rule=self.one_of(name, table, "base_rule", BASE_RULES),
             max_survivors=table.get("max_survivors", 0),
             unwatched=self.one_of(name, table, "unwatched", UNWATCHED_RULES),
+            redgreen=self.one_of(name, table, "redgreen", REDGREEN_RULES),
             accepted=tuple(self.entry(entry, index) for index, entry in enumerate(accepted)),
+            coverage=self.coverage(table["coverage"]) if "coverage" in table else CoveragePolicy(),
         )
+
+    def coverage(self, values: Any) -> CoveragePolicy:
+        """Where the section is there and says nothing of the union, all is wanted of it."""
+        name = "tool.stormdrain.gate.coverage"
+        table = self.check(name, values)
+        minimum = {key: 100 if table[key] == "all" else table[key] for key in ("union", "per_cell") if key in table}
+        only = tuple(self.one_platform(entry, index) for index, entry in enumerate(table.get("only", [])))
+        return CoveragePolicy(**{"union": 100, **minimum}, only=only)
+
+    def one_platform(self, values: Any, index: int) -> OnePlatform:
+        name = "tool.stormdrain.gate.coverage.only"
+        table = self.check(name, values, index)
+        what, todo = "", "each entry has a reason, and a condition (the test of an if) or a symbol (pkg.mod:Class.f)"
+        if not table.get("reason", "").strip():
+            what = "has no reason"
+        elif bool(table.get("condition", "").strip()) == bool(table.get("symbol", "").strip()):
+            what = "must have either a condition or a symbol"
+        if what:
+            raise self.wrong(name, "", f"entry {index + 1} of [[{name}]] {what}", todo, index)
+        try:
+            ast.parse(table.get("condition", "True").strip(), mode="eval")
+        except (SyntaxError, ValueError):
+            what = f"the condition {table['condition']!r} is no Python expression"
+            raise self.wrong(name, "condition", what, "write what stands after `if`", index) from None
+        return OnePlatform(**{key: value.strip() for key, value in table.items()})
 
     def known_failures(self, names: tuple[str, ...]) -> None:
         from .names import expectation_names
@@ -242,25 +265,3 @@ def _frozen(value: Any) -> Any:
 
 def _day(value: datetime.date | str) -> datetime.date:
     return datetime.date.fromisoformat(value) if isinstance(value, str) else value
-
-
-def _fits(value: Any, kind: str) -> bool:
-    if kind == _STRINGS:
-        return isinstance(value, list) and all(isinstance(item, str) for item in value)
-    if kind == _DATE:
-        if isinstance(value, str):
-            return bool(re.fullmatch(r"\d{4}-(0[1-9]|1[0-2])-(0[1-9]|[12]\d|3[01])", value)) and _is_day(value)
-        return isinstance(value, datetime.date) and not isinstance(value, datetime.datetime)
-    if kind == _NUMBER:
-        return isinstance(value, int) and not isinstance(value, bool)
-    if kind == _TABLES:
-        return isinstance(value, list) and all(isinstance(item, dict) for item in value)
-    return isinstance(value, {_STRING: str, _FLAG: bool, _TABLE: dict}[kind])
-
-
-def _is_day(value: str) -> bool:
-    try:
-        datetime.date.fromisoformat(value)
-    except ValueError:
-        return False
-    return True

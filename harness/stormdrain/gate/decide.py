@@ -12,6 +12,7 @@ from collections.abc import Iterable
 
 from ..compare import NEW_FAILURES, Matter, change_key, compare, finding_key, standing
 from ..model import CellResult, Change, Finding, MutantRecord, Run, Verdict, merge
+from ..model.suites import OwnTest
 from .policy import Policy, fate
 
 _SEVERITY = (70, 2, 4)
@@ -72,6 +73,11 @@ def undecided(run: Run, policy: Policy) -> tuple[MutantRecord, ...]:
     )
 
 
+def broken_tests(run: Run) -> tuple[OwnTest, ...]:
+    """The project's own tests that head broke, or that are red without a base to hold them against."""
+    return tuple(one for one in run.own if one.kind in ("broken by head", "new and red", "red"))
+
+
 def error_code(run: Run) -> int:
     """The exit code of cells that are ERROR, 0 where none is."""
     codes = {result.exit_code or 4 for result in run.cells if result.verdict is Verdict.ERROR}
@@ -100,18 +106,25 @@ def conclude(run: Run, policy: Policy | None = None, watched: tuple[str, ...] | 
 
 
 def _conclusion(run: Run, policy: Policy, watched: tuple[str, ...] | None) -> tuple[Verdict, int]:
-    kinds = {one.kind for one in run.redgreen}
+    kinds = {one.kind for one in run.redgreen} if policy.redgreen == "fail" else set()
     broken = error_code(run) or (4 if "broken" in kinds else 0)
     if broken:
         return Verdict.ERROR, broken
     lost = survivors(run, policy, watched)
-    if counting(run, policy) or len(lost) > policy.max_survivors or kinds & {"decorative", "wrong reason"}:
+    if (
+        counting(run, policy)
+        or len(lost) > policy.max_survivors
+        or kinds & {"decorative", "wrong reason"}
+        or broken_tests(run)
+    ):
         return Verdict.FAIL, 1
     if (unresolved(run) and "UNRESOLVED" in policy.fail_on) or undecided(run, policy) or "unstable" in kinds:
         return Verdict.UNRESOLVED, 3
-    if not (run.cells or run.mutants or run.redgreen or run.slack):
+    if not (run.cells or run.mutants or run.baselines or run.redgreen or run.slack):
         return Verdict.NA, 3
-    passed = [Verdict.PASS] if run.mutants or kinds or any(_shown(result) for result in judged(run)) else []
+    passed = (
+        [Verdict.PASS] if run.mutants or run.baselines or kinds or any(_shown(result) for result in judged(run)) else []
+    )
     return merge(passed), 0
 
 

@@ -6,10 +6,11 @@ import datetime
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from ..model import MutantRecord
+from ..model import MutantRecord, OnePlatform
 
 BASE_RULES = ("new", "all")
 UNWATCHED_RULES = ("warn", "fail")
+REDGREEN_RULES = ("warn", "fail", "off")
 WARN_DAYS = 14
 """Days before the end of an accepted entry from which on it is warned of."""
 
@@ -39,6 +40,18 @@ class Accepted:
 
 
 @dataclass(frozen=True)
+class CoveragePolicy:
+    """How many of the touched lines must run, in percent; None where no minimum is set.
+
+    union: in some cell; per_cell: in each cell. only: code that runs on one platform only.
+    """
+
+    union: int | None = None
+    per_cell: int | None = None
+    only: tuple[OnePlatform, ...] = ()
+
+
+@dataclass(frozen=True)
 class Policy:
     """The gate's rules.
 
@@ -47,6 +60,8 @@ class Policy:
     base_rule: `new`, only failures that base does not have; `all`.
     unwatched: whether a mutant that only an interpreter outside CI catches is a
         survivor (`fail`) or a warning (`warn`).
+    redgreen: whether a new test that is green without the change, or red for another reason than an
+        assertion, counts (`fail`) or is a warning (`warn`); with `off` a gate does not run them on base.
     """
 
     fail_on: tuple[str, ...] = ("FAIL", "UNRESOLVED")
@@ -54,6 +69,8 @@ class Policy:
     max_survivors: int = 0
     unwatched: str = "warn"
     accepted: tuple[Accepted, ...] = ()
+    coverage: CoveragePolicy = CoveragePolicy()
+    redgreen: str = "fail"
 
     def covers(self, expectation: str) -> bool:
         """Whether a finding of this expectation counts at all."""

@@ -10,8 +10,10 @@ from dataclasses import dataclass
 
 from ..compare import KINDS, standing
 from ..model import RuleResult, Run, Verdict
+from .coverage import coverage_rules, gaps_of
 from .decide import conclude, counting, judged, survivors, undecided, unresolved
 from .policy import WARN_DAYS, Accepted, Policy, caught_on, distinct, fate, minor
+from .suites import suite_rules
 from .watched import Watched
 
 
@@ -46,8 +48,11 @@ def apply_gate(run: Run, setting: Setting) -> Run:
     judged_policy = dataclasses.replace(policy, accepted=in_force)
     run = conclude(run, judged_policy, setting.watched.pythons)
     rules = [_baseline(run), _findings(run, judged_policy), _unresolved(run, judged_policy)]
-    if run.mutants or run.baselines:
+    if run.mutants:
         rules += [_survivors(run, judged_policy, setting), *_unwatched_kills(run, setting)]
+    rules += suite_rules(run, judged_policy)
+    gaps = gaps_of(run)
+    rules += coverage_rules(run, judged_policy, gaps)
     rules += [_interpreters(run, setting), _watched(setting)]
     if policy.accepted:
         rules.append(_accepted(run, setting))
@@ -58,6 +63,7 @@ def apply_gate(run: Run, setting: Setting) -> Run:
         run,
         verdict=verdict,
         exit_code=code,
+        gaps=gaps,
         rules=tuple(rules),
         unwatched=told_watched(setting),
     )

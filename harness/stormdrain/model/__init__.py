@@ -1,5 +1,6 @@
 """Frozen dataclasses that host and worker share, and their JSON form."""
 
+from .coverage import Gap, JobCoverage, OnePlatform, Touched, numbers, ranges
 from .observation import (
     Blocked,
     Event,
@@ -50,12 +51,15 @@ __all__ = [
     "FaultRecord",
     "Field",
     "Finding",
+    "Gap",
     "Hang",
+    "JobCoverage",
     "Json",
     "Left",
     "MutantRecord",
     "Note",
     "Observation",
+    "OnePlatform",
     "Outcome",
     "Point",
     "ProbeSpec",
@@ -70,14 +74,17 @@ __all__ = [
     "TestResult",
     "Thrown",
     "Token",
+    "Touched",
     "Trial",
     "Verdict",
     "When",
     "Wrap",
     "from_json",
     "merge",
+    "numbers",
     "parse_schedule",
     "parse_token",
+    "ranges",
     "suspended_at",
     "to_json",
 ]

@@ -8,9 +8,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from .coverage import Gap, JobCoverage, Touched
 from .observation import Observation, Point, Site
 from .probe import ProbeSpec
-from .suites import RedGreen, Slack
+from .suites import OwnTest, RedGreen, Slack
 from .verdict import Verdict
 
 SCHEMA = 1
@@ -219,6 +220,10 @@ class Baseline:
     seconds: float = 0.0
     revision: str = ""
     """Label of the revision that the suite ran on."""
+    lines: dict[str, str] = field(default_factory=dict)
+    """File -> touched statements that ran, at import or under a test that is kept, as `3-5,9`."""
+    spawns: int = 0
+    """Tests that start processes: lines that run only there are not seen."""
 
 
 @dataclass(frozen=True)
@@ -255,6 +260,12 @@ class Run:
     baselines: tuple[Baseline, ...] = ()
     redgreen: tuple[RedGreen, ...] = ()
     slack: tuple[Slack, ...] = ()
+    own: tuple[OwnTest, ...] = ()
+    """Tests of the project that are not green on head."""
+    touched: tuple[Touched, ...] = ()
+    coverage: tuple[JobCoverage, ...] = ()
+    """Of other jobs; that of our own cells is in the baselines."""
+    gaps: tuple[Gap, ...] = ()
     rules: tuple[RuleResult, ...] = ()
     unwatched: dict[str, str] = field(default_factory=dict)
     errors: tuple[str, ...] = ()

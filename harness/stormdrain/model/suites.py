@@ -42,3 +42,19 @@ class Slack:
     limit: float | None = None
     child_start: float | None = None
     turn: float | None = None
+
+
+@dataclass(frozen=True)
+class OwnTest:
+    """A test of the project that is not green on head, on one interpreter.
+
+    kind: `broken by head` (green on base), `new and red` (base does not have it), `red` (there is no base),
+        `pre-existing` (not green on base either), `unstable` (on head, not on base).
+    message: how it fails on head; base: how it fails on base.
+    """
+
+    test: str
+    python: str
+    kind: str
+    message: str = ""
+    base: str = ""

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from ..errors import UsageError
+from ..model import Touched
 from ..revisions import Cache, EnvironmentConfig, Revision
 from .plan import Plan, read_plan
 
@@ -27,6 +28,8 @@ class MutationRequest:
     reuse: whether results of before are taken, where nothing that they depend on has changed.
     first: stop at the first test that catches a mutant.
     confirm_seconds: budget of real time for confirming survivors, for each interpreter.
+    own: whether head's suite is run even where there is no mutant of it.
+    touched: files of which the baselines say which touched statements ran.
     """
 
     head: str = ""
@@ -45,6 +48,8 @@ class MutationRequest:
     first: bool = False
     seed: int = 0
     confirm_seconds: float = 60.0
+    own: bool = False
+    touched: tuple[Touched, ...] = ()
     arguments: tuple[str, ...] = ()
     project: Path = field(default_factory=Path.cwd)
     cache: Cache = field(default_factory=Cache)

@@ -40,6 +40,7 @@ from .sources import Sources, changed_files, read_sources
 from .suite import SuiteProcess, SuiteSpec
 from .targets import changed_lines, symbol_lines
 from .together import Together
+from .touched import covered
 
 __all__ = ["SOURCES", "MutationRequest", "completed", "find_tests", "run"]
 
@@ -125,8 +126,12 @@ def sides(
         files: dict[str, str] = {}
         if request.tests_too and spec == request.head:
             files = _add_assertions(request, environments[0].revision, sources, made)
-        side = Side(environments[0].revision, environments, sources, numbered(made, sources.files), files)
-        if side.mine(request):
+        mutants = numbered(made, sources.files)
+        if spec == request.head:
+            for file in request.touched:  # files that are new have no mutants, and lines that run
+                sources.files.setdefault(file.path, (layer / file.path).read_bytes())
+        side = Side(environments[0].revision, environments, sources, mutants, files)
+        if side.mine(request) or (request.own and spec == request.head):
             yield side
 
 
@@ -189,7 +194,14 @@ def _run_part(request: MutationRequest, side: Side, environment: Environment, to
     listen = together.listen
     python = environment.interpreter.version
     with campaign(request, side, environment, listen) as phases, together.held(phases.suite):
-        baseline = replace(phases.baseline(), python=python, freeze=environment.freeze, revision=side.revision.label)
+        baseline = replace(
+            phases.baseline(),
+            python=python,
+            freeze=environment.freeze,
+            revision=side.revision.label,
+            lines=covered(phases, request.touched if side.revision.spec == request.head else ()),
+            spawns=len(phases.facts.spawners),
+        )
         mine = side.mine(request).values()
         functions = [name for one in mine if one.source != "assertion" for name in one.functions]
         baseline = replace(baseline, forced=phases.force(functions))

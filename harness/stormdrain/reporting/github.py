@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from ..gate.coverage import sentence
 from ..model import Run, Site
-from . import digest
+from . import coverage, digest
 from .escape import github, github_property
 from .groups import group_findings
 from .kills import by_outcome, ordered
@@ -41,6 +42,11 @@ def github_report(run: Run, root: Path | None = None) -> str:
             site = mutant.site or Site(mutant.path, 1)
             level, rows = ("error", errors) if kind == "survivor" else ("warning", warnings)
             rows.append(_command(level, f"no test notices {mutant.name}", by_outcome(mutant), site, root))
+    for gap in coverage.ordered(run):
+        site = Site(gap.place or gap.path, gap.first)
+        level, rows = ("error", errors) if coverage.loud(run, gap) else ("warning", warnings)
+        if gap.kind != "in some cells" or level == "error":
+            rows.append(_command(level, "touched line does not run", sentence(gap), site, root))
     for one in run.redgreen:
         if one.kind != "red":
             text = f"{one.kind} on {one.python}: {one.message or one.reason}"

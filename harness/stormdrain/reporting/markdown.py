@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from ..compare import KINDS
 from ..model import Run, Verdict
-from . import digest
+from . import coverage, digest
 from .escape import code, fenced, markdown, plain
 from .groups import Group, confirmed, group_findings
 from .kills import by_outcome, change_lines, ordered, readers, short_test, unwatched_sentence, watched_of
@@ -40,6 +40,7 @@ def markdown_report(run: Run) -> str:
         _changes(run),
         *_findings(run),
         *_mutants(run),
+        _coverage(run),
         _new_tests(run),
         _slack(run),
         _foot(run),
@@ -169,6 +170,14 @@ def _new_tests(run: Run) -> str:
         for one in ordered_tests(run)
     ]
     return _table(("new test is", "test", "python", "on base"), rows)
+
+
+def _coverage(run: Run) -> str:
+    rows = [
+        (f"**{word}**" if word.isupper() else word, code(place, 200), markdown(text, 300))
+        for word, place, text in coverage.rows(run, ROWS)
+    ]
+    return _table(("touched lines", "where", ""), rows)
 
 
 def _slack(run: Run) -> str:

@@ -12,8 +12,9 @@ from typing import Any
 from urllib.parse import quote
 
 from .. import __version__
+from ..gate.coverage import sentence
 from ..model import Run, Site
-from . import digest
+from . import coverage, digest
 from .escape import plain
 from .groups import confirmed, group_findings
 from .kills import by_outcome, ordered
@@ -30,7 +31,7 @@ def sarif_report(run: Run, root: Path | None = None) -> str:
         run: the run.
         root: the project's tree, in which files are looked up.
     """
-    results = [*_findings(run, root), *_survivors(run, root)]
+    results = [*_findings(run, root), *_survivors(run, root), *_gaps(run)]
     used = sorted({result["ruleId"] for result in results})
     for result in results:
         result["ruleIndex"] = used.index(result["ruleId"])
@@ -74,6 +75,8 @@ def _sentence(rule: str) -> str:
 
     if rule == "survivor":
         return "A change of the code that no test notices."
+    if rule == "uncovered":
+        return "A line that the change touches and that not every cell runs."
     check = expectations.CHECKS.get(rule)
     return check.sentence if check else rule
 
@@ -120,6 +123,26 @@ def _survivors(run: Run, root: Path | None) -> list[dict[str, Any]]:
                 "message": {"text": "\n".join(plain(row, 400) for row in rows if row)},
                 "locations": _locations(site, root),
                 "partialFingerprints": {"stormdrainMutant/v1": plain(mutant.id, 80)},
+            }
+        )
+    return out
+
+
+def _gaps(run: Run) -> list[dict[str, Any]]:
+    out = []
+    for gap in coverage.ordered(run):
+        lines = f"line {gap.first}" if gap.first == gap.last else f"lines {gap.first} to {gap.last}"
+        text = f"The change touches {lines}: {sentence(gap)}"
+        location = {
+            "artifactLocation": {"uri": quote(plain(gap.place or gap.path, 400), safe="/")},
+            "region": {"startLine": gap.first, "endLine": gap.last},
+        }
+        out.append(
+            {
+                "ruleId": "uncovered",
+                "level": "error" if coverage.loud(run, gap) else "note",
+                "message": {"text": plain(text, 600)},
+                "locations": [{"physicalLocation": location}],
             }
         )
     return out

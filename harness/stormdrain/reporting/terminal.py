@@ -112,6 +112,7 @@ def print_report(run: Run, stream: TextIO, folder: Path | None = None, *, colour
         from .suites import print_suites
 
         print_suites(page, run)
+    _coverage(page, run)
     _rules(page, run)
     _foot(page, run, folder)
 
@@ -241,6 +242,19 @@ def _mutants(page: Page, run: Run) -> None:
     from .mutants import print_mutants
 
     print_mutants(page, run)
+
+
+def _coverage(page: Page, run: Run) -> None:
+    if not run.gaps:
+        return
+    from .coverage import rows
+
+    for word, place, text in rows(run, FULL):
+        page.say((word.ljust(14), "bold red" if word.isupper() else "yellow"), plain(place, 200))
+        page.say((plain(text, 400), "dim"), indent=_LABEL)
+    if len(run.gaps) > FULL:
+        page.say(f"and {len(run.gaps) - FULL} more gaps in the coverage of the diff, in run.json")
+    page.gap()
 
 
 def _rules(page: Page, run: Run) -> None:

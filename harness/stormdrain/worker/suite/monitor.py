@@ -20,35 +20,54 @@ TOOL = 4
 
 
 class ImportWatch:
-    """Records which functions of the named files are entered, from `start` to `stop`."""
+    """Records which functions of the named files are entered and which of their lines run, from `start` to `stop`."""
 
     def __init__(self, wanted: Callable[[str], bool]) -> None:
         self._wanted = wanted
         self.ran: set[CodeType] = set()
+        self.lines: set[tuple[str, int]] = set()
+        self._heard: dict[int, CodeType] = {}
 
     def start(self) -> None:
         if monitoring is not None:
             monitoring.use_tool_id(TOOL, "stormdrain")
             monitoring.register_callback(TOOL, monitoring.events.PY_START, self._started)
+            monitoring.register_callback(TOOL, monitoring.events.LINE, self._line)
             monitoring.set_events(TOOL, monitoring.events.PY_START)
         else:
-            sys.setprofile(self._profiled)
+            sys.settrace(self._traced)
 
     def stop(self) -> None:
         if monitoring is not None:
             monitoring.set_events(TOOL, 0)
+            for code in self._heard.values():
+                monitoring.set_local_events(TOOL, code, 0)
             monitoring.register_callback(TOOL, monitoring.events.PY_START, None)
+            monitoring.register_callback(TOOL, monitoring.events.LINE, None)
         else:
-            sys.setprofile(None)
+            sys.settrace(None)
 
     def _started(self, code: CodeType, offset: int) -> Any:
         if self._wanted(code.co_filename):
             self.ran.add(code)
+            if id(code) not in self._heard:
+                self._heard[id(code)] = code
+                monitoring.set_local_events(TOOL, code, monitoring.events.LINE)
         return monitoring.DISABLE
 
-    def _profiled(self, frame: FrameType, event: str, argument: Any) -> None:
-        if event == "call" and self._wanted(frame.f_code.co_filename):
-            self.ran.add(frame.f_code)
+    def _line(self, code: CodeType, line: int) -> Any:
+        self.lines.add((code.co_filename, line))
+        return monitoring.DISABLE
+
+    def _traced(self, frame: FrameType, event: str, argument: Any) -> Any:
+        if not self._wanted(frame.f_code.co_filename):
+            return None
+        self.ran.add(frame.f_code)
+        return self._traced_line
+
+    def _traced_line(self, frame: FrameType, event: str, argument: Any) -> Any:
+        self.lines.add((frame.f_code.co_filename, frame.f_lineno))
+        return self._traced_line
 
 
 class LineWatch:

@@ -110,6 +110,7 @@ class Warm:
             "errors": self.session.errors,
             "paths": [os.path.realpath(item.path) for item in self.suite.items],
             "imported": sorted((path, line) for path, line, _ in self.suite.index.ran),
+            "import_lines": sorted({(os.path.realpath(name), line) for name, line in self.session.watch.lines}),
         }
 
     # -- requests -------------------------------------------------------------

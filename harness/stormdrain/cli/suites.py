@@ -1,0 +1,113 @@
+"""What a gate asks of the project's own tests: green, sharp against mutants, red without the change, covering it."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ..errors import UsageError
+from ..model import Run
+from .covered import Sides, with_coverage
+from .gate import Asked
+from .mutate import plan_request, run_mutants
+from .session import Listen
+
+if TYPE_CHECKING:
+    from ..model.suites import RedGreen
+    from ..mutation.runner import MutationRequest
+    from ..mutation.together import Together
+
+
+def suites_request(asked: Asked) -> MutationRequest | None:
+    """What is asked of the suites that the configuration names, by itself or in plans; None where it names none.
+
+    Raises:
+        UsageError: a plan is wrong, or there is no such kind of mutant.
+    """
+    config = asked.config
+    if not (config.plan.tests or config.plan.plans):
+        return None
+    return plan_request(
+        [config.path(name) for name in config.plan.plans],
+        config.plan.tests,
+        base=asked.base,
+        head=asked.head,
+        pythons=asked.pythons,
+        jobs=asked.jobs,
+        seed=config.plan.seed,
+        environment=config.environment,
+        project=asked.project,
+        kinds=config.plan.mutants,
+        reuse=asked.reuse,
+    )
+
+
+def covered(run: Run, asked: Asked, suites: MutationRequest | None, listen: Listen) -> Run:
+    """The run with what the diff touches and other jobs' data of it, where there are suites or such data.
+
+    Raises:
+        UsageError: data cannot be read, or are of other code.
+    """
+    from ..revisions import Cache
+
+    if suites is None and not asked.coverage_data:
+        return run
+    sides = Sides(
+        suites.base if suites else asked.base or "",
+        asked.head,
+        asked.pythons,
+        suites.requires if suites else (),
+        asked.config.environment,
+        asked.project,
+        Cache(progress=listen),
+    )
+    return with_coverage(run, sides, asked.config.policy.coverage.only, asked.coverage_data)
+
+
+def with_suites(run: Run, asked: Asked, request: MutationRequest, listen: Listen, within: Together) -> Run:
+    """The run with mutants, baselines, red tests and new tests; they end when `within` is stopped."""
+    request = dataclasses.replace(request, touched=run.touched)
+    run = run_mutants(run, request, listen, within)
+    return _judged(run, request, asked.config.policy.redgreen, listen)
+
+
+def _judged(run: Run, request: MutationRequest, redgreen: str, listen: Listen) -> Run:
+    """The run with what base says of red tests, and of new ones where the change touches more than tests."""
+    from ..mutation.own import judge
+    from ..revisions import Cache
+
+    request = dataclasses.replace(request, cache=Cache(progress=listen))
+    heads = [one for one in run.baselines if one.revision == run.baselines[0].revision]
+    run = dataclasses.replace(run, own=tuple(judge(request, heads, listen)))
+    if redgreen == "off" or not request.base or not run.touched:
+        return run
+    return dataclasses.replace(run, redgreen=_new_tests(request, listen))
+
+
+def _new_tests(request: MutationRequest, listen: Listen) -> tuple[RedGreen, ...]:
+    """Head's new tests on base's source; only the files that have such tests are run."""
+    from ..mutation import redgreen
+    from ..mutation.runner import find_tests
+    from ..revisions import resolve
+
+    base, head = (
+        resolve(spec, project=request.project, cache=request.cache, sdist=request.environment.sdist)
+        for spec in (request.base, request.head)
+    )
+    new = redgreen.new_tests(request, base, head)
+    if new is None:
+        return ()
+    _, cwd = find_tests(request, head)
+    files = [file for file, names in new.items() if any(name.rpartition(".")[2].startswith("test") for name in names)]
+    if not files:
+        return ()
+    tests = tuple(Path(file).relative_to(Path(cwd).resolve()).as_posix() for file in files)
+    try:
+        found = redgreen.run(dataclasses.replace(request, tests=tests), listen)
+    except UsageError as error:
+        raise UsageError(
+            f"new tests cannot be run on base: {error.what}", where=error.where, todo=error.todo
+        ) from error
+    # What is red on head too is told by the rule about the project's own tests.
+    return tuple(one for one in found if one.kind != "broken")
