@@ -53,7 +53,11 @@ def settings_of(*trees: Path | None) -> Settings:
     try:
         found = Coverage(data_file=None, config_file=str(file) if file else False)
     except CoverageException as error:
-        raise UsageError(f"the coverage settings cannot be read: {error}", where=str(file)) from error
+        raise UsageError(
+            f"the coverage settings cannot be read: {error}",
+            where=str(file),
+            todo="mend that section: `coverage debug config` says what it takes",
+        ) from error
 
     def listed(name: str) -> tuple[str, ...]:
         value = found.get_option(name)
