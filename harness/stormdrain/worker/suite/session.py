@@ -101,7 +101,9 @@ class Session:
         targets = swap.spellings(self.files.values(), modules)
         index, found = swap.Index(names=targets), finder.LayerFinder.loaded
         if warm:
-            self.tests = {os.path.realpath(item.path) for item in session.items}
+            self.tests = set(map(os.path.realpath, {item.path for item in session.items}))
+            for item in session.items:
+                _ = item.location  # made on demand and kept: once here instead of once in every fork
             gc.collect()
             index = swap.build_index(swap.spellings([*self.files.values(), *self.tests], modules), self.watch.ran)
             every = (function.__code__ for functions in index.functions.values() for function in functions)

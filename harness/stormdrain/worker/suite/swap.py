@@ -132,11 +132,9 @@ def spellings(paths: Iterable[str], modules: Iterable[object]) -> dict[str, str]
     real = {os.path.realpath(path) for path in paths}
     names = {path: path for path in real}
     names.update({path: os.path.realpath(path) for path in paths})
-    ends = {os.path.basename(path) for path in names}
+    ends = tuple({os.path.basename(path) for path in names})
     for module in modules:
         file = getattr(module, "__file__", None)
-        if not isinstance(file, str) or os.path.basename(file) not in ends:
-            continue
-        if os.path.realpath(file) in real:
+        if isinstance(file, str) and file.endswith(ends) and os.path.realpath(file) in real:
             names[file] = os.path.realpath(file)
     return names
