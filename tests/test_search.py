@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 
 from building import failing_cell, finding, passing_cell
 from conftest import KEY, Played, Stager
+from stormdrain.asking import Exchange, place_of
 from stormdrain.compare import compare
 from stormdrain.drawing import FAULTS, draw
 from stormdrain.model import (
@@ -34,7 +35,7 @@ from stormdrain.model import (
     parse_schedule,
     to_json,
 )
-from stormdrain.remembered import REMEMBERED, Exchange, Memory
+from stormdrain.remembered import REMEMBERED, Memory
 from stormdrain.search import Found, Limits, Search
 from stormdrain.storms import SEARCH
 from stormdrain.workers import Worker
@@ -249,16 +250,17 @@ def test_a_folder_that_cannot_be_written_is_no_reason_to_fail(tmp_path: Path) ->
 
 
 def test_base_waits_for_what_head_fails_in_and_for_no_head_that_has_gone() -> None:
-    exchange, base = Exchange(), cell_of("base")
+    exchange: Exchange[str] = Exchange()
+    base, head = cell_of("base"), cell_of("head")
     with concurrent.futures.ThreadPoolExecutor(1) as executor:
-        answer = executor.submit(exchange.ask, base, lambda: False)
-        exchange.tell(cell_of("head"), [Schedule(SEARCH, None, (Fault("cancel", When("point", 1)),))])
+        answer = executor.submit(exchange.ask, place_of(base), lambda: False)
+        exchange.tell(place_of(head), ["search/f:cancel@1"])
         assert answer.result(10) == ("search/f:cancel@1",)
-    gone, stopped = Exchange(), threading.Event()
+    gone, never, stopped = Exchange[str](), Exchange[str](), threading.Event()
     gone.end(base.script, base.python)
-    assert gone.ask(base, lambda: False) == ()
+    assert gone.ask(place_of(base), lambda: False) == ()
     stopped.set()
-    assert Exchange().ask(base, stopped.is_set) == ()
+    assert never.ask(place_of(base), stopped.is_set) == ()
 
 
 # -- in a real worker ----------------------------------------------------------

@@ -55,11 +55,9 @@ def untried(tally: StormTally) -> bool:
 def aspect_of(token: str) -> str:
     """What a schedule is about within its storm, without its points and seconds."""
     try:
-        schedule = parse_token(token).schedule
+        return parse_token(token).schedule.aspect
     except ValueError:
         return ""
-    wrap = schedule.wrap.kind if schedule.wrap and schedule.wrap.kind != "scope" else ""
-    return " ".join(part for part in (schedule.variant, wrap, *map(str, schedule.failures)) if part)
 
 
 @dataclass(frozen=True)
@@ -120,6 +118,8 @@ class Side:
         """
         if self.result.verdict is Verdict.ERROR:
             return "error", f"{self.name} could not be judged"
+        if self.result.verdict is Verdict.NA and self.result.error:
+            return "N/A", self.result.error
         tally = self.tally(matter.storm)
         if tally is None:
             return "N/A", "the storm did not run"

@@ -19,10 +19,11 @@ from pathlib import Path
 from typing import Any
 
 from . import __version__
+from .asking import Exchange, place_of, to_ask
 from .errors import UsageError
 from .known import Known, key_of
-from .model import Cell, CellResult, Field, ProbeSpec, Run, Thrown, Trial, from_json, parse_token, to_json
-from .remembered import Exchange, Memory
+from .model import Cell, CellResult, Field, ProbeSpec, Run, Thrown, Trial, Verdict, from_json, parse_token, to_json
+from .remembered import Memory
 from .revisions import (
     Cache,
     Environment,
@@ -188,7 +189,12 @@ class Lab:
         self.results: list[CellResult] = []
         self.trials: list[Trial] = []
         self.matched = 0
-        self._exchange = Exchange()
+        self._searched: Exchange[str] = Exchange()
+        """The schedules that head's search found."""
+        self._stormed: Exchange[Trial] = Exchange()
+        """The trials of head's storms."""
+        self._listed: Exchange[ProbeSpec] = Exchange()
+        """What head's probes say of themselves, by script and interpreter."""
         self._known = Known(request.cache, datetime.date.today().isoformat())
         self._sides: dict[tuple[str, str], list[str]] = {}
 
@@ -247,8 +253,7 @@ class Lab:
                 spec or "", project=request.project, cache=request.cache, sdist=request.environment.sdist
             )
             revisions.append((role, revision))
-        if request.search is not None:
-            revisions.reverse()  # base is asked about what head fails in
+        revisions.reverse()  # head is first: base is asked about what head fails in
         for interpreter in interpreters:
             for role, revision in revisions:
                 for script in scripts:
@@ -264,29 +269,54 @@ class Lab:
             self._drive(post)
         finally:
             if post.role != "base":
-                self._exchange.end(str(post.script.path), post.environment.interpreter.full)
+                for exchange in (self._searched, self._stormed, self._listed):
+                    exchange.end(*_work_of(post))
 
     def _drive(self, post: Post) -> None:
         """Every probe of a script on every backend."""
         with self._worker(post) as worker:
             roots = _roots(post)
             file = str(post.script.path.resolve())
-            specs = self._specs(worker, post, file, roots)
+            try:
+                specs = self._specs(worker, post, file, roots)
+            except UsageError as error:
+                if post.role != "base":
+                    raise
+                self._not_on_base(post, error)
+                return
+            if post.role != "base":
+                self._listed.tell(_work_of(post), specs)
             first: set[str] = set()
-            for spec in specs:
-                if self.request.keyword and self.request.keyword not in spec.name:
-                    continue
-                for backend in spec.backends:
-                    if self.request.backends and backend not in self.request.backends:
-                        continue
-                    self.matched += 1
-                    cell = self._cell(post, spec, backend)
-                    asked = self._asked(cell, spec, file, roots, canaries=backend not in first)
-                    first.add(backend)
-                    if not self.request.reuse or self.request.search is not None:
-                        self._campaign(worker, cell, spec, asked)
-                    else:
-                        self._unless_known(worker, cell, spec, asked, post)
+            for spec, backend in self._chosen(specs):
+                self.matched += 1
+                cell = self._cell(post, spec, backend)
+                asked = self._asked(cell, spec, file, roots, canaries=backend not in first)
+                first.add(backend)
+                if not self.request.reuse or self.request.search is not None:
+                    self._campaign(worker, cell, spec, asked)
+                else:
+                    self._unless_known(worker, cell, spec, asked, post)
+                if post.role != "base":  # where it told nothing before, there is nothing to tell
+                    self._stormed.tell(place_of(cell), ())
+
+    def _chosen(self, specs: Sequence[ProbeSpec]) -> Iterator[tuple[ProbeSpec, str]]:
+        """The probes and backends that were asked for."""
+        for spec in specs:
+            if self.request.keyword and self.request.keyword not in spec.name:
+                continue
+            for backend in spec.backends:
+                if not self.request.backends or backend in self.request.backends:
+                    yield spec, backend
+
+    def _not_on_base(self, post: Post, error: UsageError) -> None:
+        """Say of each cell that head has and base cannot have that base could not be asked.
+
+        Where the script does not work with head either, that is head's error, and head's to tell.
+        """
+        for spec, backend in self._chosen(self._listed.ask(_work_of(post), lambda: self._stopped)):
+            why = f"base could not be asked: {error.what.rstrip('.')} ({error.where})"
+            todo = "nothing, if only head has it: all that fails on head counts; else import it inside the probe"
+            self.listen(CellResult(self._cell(post, spec, backend), Verdict.NA, spec, error=why, error_todo=todo))
 
     def _asked(self, cell: Cell, spec: ProbeSpec, file: str, roots: list[str], *, canaries: bool) -> dict[str, Any]:
         """The request for a campaign."""
@@ -307,13 +337,14 @@ class Lab:
             "clock": request.clock,
             "canaries": canaries,
             "search": request.search is not None,
+            "compared": request.base is not None,
         }
 
     def _unless_known(self, worker: Worker, cell: Cell, spec: ProbeSpec, asked: Mapping[str, Any], post: Post) -> None:
         """Run a campaign, or take what an earlier run of the same content found."""
         key = key_of(asked, post.script.path, self._sides[_place(post)])
         kept = self._known.get(key)
-        if kept is not None:
+        if kept is not None and not self._also(cell, kept.trials):
             for trial in kept.trials:
                 self.listen(trial)
             self.listen(kept.result)
@@ -333,6 +364,9 @@ class Lab:
             if kind == "field":
                 self._search(worker, cell, spec, from_json(Field, body))
                 continue
+            if kind == "stormed":
+                worker.send({"also": list(self._also(cell, trials))})
+                continue
             if kind == "trial":
                 trials.append(from_json(Trial, body))
                 self.listen(trials[-1])
@@ -340,6 +374,13 @@ class Lab:
                 results.append(from_json(CellResult, body))
                 self.listen(results[-1])
         return trials, results
+
+    def _also(self, cell: Cell, trials: Sequence[Trial]) -> tuple[str, ...]:
+        """Schedules that are to be run once a cell's storms are over: base's, in which head fails."""
+        if cell.role != "base":
+            self._stormed.tell(place_of(cell), trials)
+            return ()
+        return to_ask(self._stormed.ask(place_of(cell), lambda: self._stopped), trials)
 
     def _search(self, worker: Worker, cell: Cell, spec: ProbeSpec, field: Field) -> None:
         """Search in the middle of a campaign: throw what was drawn or remembered, and have the best kept."""
@@ -353,12 +394,12 @@ class Lab:
         search = Search(field, throw, seed=request.seed, limits=request.search, say=self.listen)
         memory = Memory(request.cache.root / "search")
         if cell.role == "base":
-            told = self._exchange.ask(cell, lambda: self._stopped)
+            told = self._searched.ask(place_of(cell), lambda: self._stopped)
             found = search.run(tuple(dict.fromkeys((*told, *memory.read(cell)))), drawing=False)
         else:
             found = search.run(memory.read(cell))
             memory.add(cell, found.schedules)
-            self._exchange.tell(cell, (*found.schedules, *found.again))
+            self._searched.tell(place_of(cell), map(str, (*found.schedules, *found.again)))
         kept = dict.fromkeys(str(schedule) for schedule in (*found.schedules, *found.again))
         worker.send({"keep": list(kept), "note": found.told(request.seed)})
 
@@ -416,6 +457,11 @@ class Lab:
 def _roots(post: Post) -> list[str]:
     """Where the code of the target lies; the worker knows where its interpreter's own library is."""
     return ["stdlib"] if post.revision.kind == "stdlib" else list(post.environment.path)
+
+
+def _work_of(post: Post) -> tuple[str, str]:
+    """By which base's worker and head's for the same script find each other."""
+    return str(post.script.path), post.environment.interpreter.full
 
 
 def _place(post: Post) -> tuple[str, str]:

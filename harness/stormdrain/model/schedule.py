@@ -99,6 +99,12 @@ class Schedule:
         parts += [f"x:{failure}" for failure in self.failures]
         return "/".join(parts)
 
+    @property
+    def aspect(self) -> str:
+        """What it is about within its storm, without points and seconds."""
+        wrap = self.wrap.kind if self.wrap and self.wrap.kind != "scope" else ""
+        return " ".join(part for part in (self.variant, wrap, *map(str, self.failures)) if part)
+
 
 _NUMBER = r"[0-9.]+(?:e[+-]?[0-9]+)?"
 _FAULT = re.compile(

@@ -52,6 +52,8 @@ CONFIRM_RUNS = 3
 CONFIRM_SPIN = 200
 """Turns in a row that confirm a spin: in the same real second a busy machine has fewer of them."""
 PASS_SAMPLE = 3
+ASKED_SECONDS = 60.0
+"""Real seconds for the schedules in which the other side fails."""
 SHARE = 5
 """Schedules of a storm in each round, so that a short budget meets every storm."""
 REAL_JOBS = 3
@@ -82,6 +84,8 @@ class Options:
     canaries: bool = True
     search: bool = False
     """Whether the host searches for schedules once the storms are over."""
+    compared: bool = False
+    """Whether the host is told that the storms are over, and may ask for more: what the other side fails in."""
 
     @classmethod
     def read(cls, request: dict[str, Any]) -> Options:
@@ -96,6 +100,7 @@ class Options:
             "clock",
             "canaries",
             "search",
+            "compared",
         )
         given = {name: request[name] for name in names if name in request}
         return cls(
@@ -163,7 +168,8 @@ class Campaign:
         self.orders: dict[str, Order] = {}
         self.canary_verdicts: dict[str, Verdict] = {}
         self.began = real_monotonic()
-        self.not_tried: dict[str, int] = {}
+        self.rest: dict[str, str] = {}
+        """Schedules that the budget had no room for, and their storms."""
         self.unreached: dict[str, int] = {}
         """Schedules that need not run: their second point is known to be out of reach."""
         self.met: dict[str, int] = {}
@@ -195,6 +201,8 @@ class Campaign:
         self._calm()
         schedules = list(self._schedules())
         self._storm(schedules)
+        if self.options.compared:
+            self._asked()
         if self.options.search and self.service:
             self.na[SEARCH] = "it is for operations on a loop"
         elif self.options.search:
@@ -435,8 +443,21 @@ class Campaign:
                 yield self._order(schedule)
 
         self._run(orders())
-        for schedule in rest:
-            self.not_tried[schedule.storm] = self.not_tried.get(schedule.storm, 0) + 1
+        self.rest = {str(schedule): schedule.storm for schedule in rest}
+
+    def _asked(self) -> None:
+        """Throw what the host asks for besides, whatever the budget was."""
+        self.say("stormed", None)
+        until = real_monotonic() + ASKED_SECONDS
+        texts = (self.hear() or {}).get("also", ())
+
+        def orders() -> Iterator[Order]:
+            for schedule in map(parse_schedule, texts):
+                if schedule.storm not in self.na and real_monotonic() < until:
+                    self.rest.pop(str(schedule), None)
+                    yield self._order(schedule)
+
+        self._run(orders())
 
     def _out_of_reach(self, schedule: Schedule) -> bool:
         """Whether the first fault alone ended the operation before it came to the second one's point."""
@@ -678,7 +699,7 @@ class Campaign:
         if name in self.na:
             return StormTally(name, Verdict.NA, why=self.na[name])
         mine = [trial for trial in self.trials if trial.storm == name]
-        left = self.not_tried.get(name, 0)
+        left = sum(storm == name for storm in self.rest.values())
         searched = self.searched if name == SEARCH else 0
         if not mine and not left and not searched and name not in self.unreached:
             return None
