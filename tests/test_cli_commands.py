@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import importlib.metadata
 import json
 import sys
 from pathlib import Path
@@ -109,6 +110,81 @@ def test_doctor_says_what_keeps_it_from_running_here(tmp_path: Path) -> None:
     assert "`stormdrain init package.module:Class.close`" in " ".join(there.stdout.split())
     nowhere = stormdrain("doctor", "--python", "3.99", cwd=tmp_path, code=2)
     assert "3.99" in nowhere.stdout
+
+
+LINK = """
+import asyncio
+from .base import Base
+
+class Link(Base):
+    def __init__(self, host, *, port=25, retries=3):
+        self.host, self.port = host, port
+
+    async def connect(self, timeout):
+        self.reader, self.writer = await asyncio.open_connection(self.host, self.port)
+
+    async def aclose(self):
+        self.writer.close()
+        await self.writer.wait_closed()
+"""
+SERVER = """
+import asyncio
+
+class LSPServer:
+    def __init__(self, settings): ...
+    async def start_io(self, cmd, *args):
+        self.process = await asyncio.create_subprocess_exec(cmd, stdin=-1)
+    def close(self): ...
+    async def stop(self):
+        self.process.kill()
+        await self.process.wait()
+
+async def fetch(url, *, retries): ...
+"""
+
+
+def package(folder: Path) -> None:
+    inside = folder / "src" / "pkg" / "inner"
+    inside.mkdir(parents=True)
+    (folder / "src" / "pkg" / "__init__.py").write_text("raise SystemExit\nfrom .inner import *\n")
+    (inside / "__init__.py").write_text("from ._link import Link as Link\nfrom .server import LSPServer, fetch\n")
+    (inside / "_link.py").write_text(LINK)
+    (inside / "server.py").write_text(SERVER)
+
+
+def test_init_reads_how_a_target_is_built_opened_and_closed_and_runs_nothing_of_it(tmp_path: Path) -> None:
+    package(tmp_path)
+    stormdrain("init", "pkg:Link", cwd=tmp_path)
+    link = (tmp_path / "probes" / "link.py").read_text()
+    assert '@probe(operation="aclose")' in link
+    assert "    peer = case.peer()\n" in link
+    assert "    subject = Link(host=peer.host, port=peer.port)\n    await subject.connect(timeout=1.0)\n" in link
+    done = stormdrain("init", "pkg:LSPServer", cwd=tmp_path)
+    server = (tmp_path / "probes" / "lsp_server.py").read_text()
+    assert '@probe(operation="stop")' in server
+    assert 'child = case.child(on_eof="stay")' in server
+    assert "    await subject.start_io(cmd=child.path)\n    await child.ready()\n" in server
+    assert "fill in: settings" in done.stdout
+    done = stormdrain("init", "pkg:fetch", cwd=tmp_path)
+    assert "fill in: retries" in done.stdout
+    fetch = (tmp_path / "probes" / "fetch.py").read_text()
+    assert 'return await fetch(url=f"tcp://{subject.address}", retries=None)' in fetch
+    for text in (link, server, fetch):
+        compile(text, "probe", "exec")
+
+
+def test_init_names_the_nearest_method_unless_a_base_class_may_have_it(tmp_path: Path) -> None:
+    package(tmp_path)
+    wrong = stormdrain("init", "pkg:LSPServer.stopp", cwd=tmp_path, code=2)
+    assert "did you mean LSPServer.stop?" in wrong.stderr
+    assert not (tmp_path / "probes").exists()
+    stormdrain("init", "pkg:Link.leave", cwd=tmp_path)
+    assert 'operation="leave"' in (tmp_path / "probes" / "link.py").read_text()
+
+
+def test_init_of_an_installed_package_names_its_release(tmp_path: Path) -> None:
+    done = stormdrain("init", "anyio:Event.wait", cwd=tmp_path)
+    assert f"stormdrain probe probes/event.py --head pypi:anyio=={importlib.metadata.version('anyio')}" in done.stdout
 
 
 def test_init_writes_a_probe_that_is_python_and_a_gate_that_is_read(tmp_path: Path) -> None:

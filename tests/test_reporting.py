@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import html
 import io
 import json
 import re
@@ -27,6 +28,9 @@ from stormdrain.model import (
     CellResult,
     Left,
     MutantRecord,
+    Note,
+    Point,
+    ProbeSpec,
     RuleResult,
     Run,
     Site,
@@ -155,6 +159,19 @@ def test_the_head_says_what_was_compared_on_what_and_in_which_clock() -> None:
         "7",
     ):
         assert part in text
+
+
+def test_a_pass_that_is_worth_little_says_why_where_it_is_read() -> None:
+    spec = ProbeSpec("transport", "probes/transport.py", "close")
+    raises = Note("calm", "the operation raises when nothing disturbs it: RuntimeError: no")
+    hollow = dataclasses.replace(passing_cell(), spec=spec, notes=(raises,))
+    for name in ("terminal", "markdown", "github"):
+        text = " ".join(html.unescape(render(name, run(hollow))).split())
+        assert "caution" in text
+        assert "raises when nothing disturbs it" in text.replace("%3A", ":")
+        assert "no point at which anything could be thrown" in text
+    sound = dataclasses.replace(hollow, notes=(), points=(Point(1),))
+    assert "caution" not in render("terminal", run(sound))
 
 
 @pytest.mark.parametrize("colour", [False, True])

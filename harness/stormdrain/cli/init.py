@@ -9,43 +9,28 @@ import click
 
 from .. import store
 from ..errors import UsageError
+from .target import Target, read
 
-_CLASS = '''\
-"""{name}.{operation}(): what must hold however it is disturbed."""
-
-from stormdrain import probe
-
-from {module} import {name}
-
-
-@probe(operation="{operation}")
-async def {function}(case):
-    # A scripted child stays after its input has ended, unless told otherwise:
-    #     cli = case.child("cli", on_eof="stay", sigterm="ignore")
-    # Hand cli.path to the subject as the program to start, and wait with `await cli.ready()`.
-    subject = {name}()
-    # await subject.connect()
-    yield subject
-    # What follows the yield disposes of what the operation must not end.
-'''
-
-_FUNCTION = '''\
-"""{name}(): what must hold however it is disturbed."""
+_HEAD = '''\
+"""{name}{what}: what must hold however it is disturbed."""
 
 from stormdrain import probe
 
 from {module} import {name}
 
-
-async def call(subject, case):
-    return await {name}()
-
-
-@probe(operation=call)
-async def {function}(case):
-    # The subject is what `call` gets; build here what {name} needs.
-    yield None
 '''
+_CHILD = """\
+    # A real process that misbehaves to order: it stays when its input ends. README.md has the keywords.
+    child = case.child(on_eof="stay")
+"""
+_PEER = """\
+    # A real server on 127.0.0.1. What it says is up to you: says=["220 here"], replies={"QUIT": ["221 bye"]}.
+    peer = case.peer()
+"""
+_BARE = """\
+    # Give it something to close: case.child() is a process to start, case.peer() a server to connect to.
+"""
+
 
 _CONFIG = """
 [tool.stormdrain.gate]
@@ -66,23 +51,77 @@ probes = ["{folder}"]
 def command(target: str, out: Path) -> int:
     """Write a probe for TARGET: package.module:Class, package.module:Class.method or package.module:function.
 
+    The target's source is read, not run: how it is built and opened, and whether
+    it starts a process or connects to a server.
+
     A [tool.stormdrain.gate] that runs it is added to pyproject.toml if there is
     a pyproject.toml without one. Nothing that exists is overwritten.
     """
     module, name, operation = read_target(target)
+    found = read(module, name)
+    if found is not None and found.methods:
+        operation = known_operation(found, name, operation, explicit="." in target.partition(":")[2])
     out.mkdir(parents=True, exist_ok=True)
-    function = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
+    function = re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", name).lower()
     path = out / f"{function}.py"
     if path.exists():
         raise UsageError("there is a script here already", where=str(path), todo="name another folder with --out")
-    template = _CLASS if operation else _FUNCTION
-    text = template.format(module=module, name=name, operation=operation, function=f"{function}_probe")
+    text = script(module, name, operation, function if operation else f"{function}_probe", found)
     store.write_atomically(path, text)
     print(path)
     if configure(Path("pyproject.toml"), out):
         print("pyproject.toml: [tool.stormdrain.gate] added")
-    print(f"next: fill in how the subject is built, then `stormdrain probe {path}`")
+    if found is None:
+        print(f"the source of {module}:{name} was not found here or installed: fill in how it is built")
+    for missing in (*found.build.missing, *found.open.missing) if found else ():
+        print(f"fill in: {missing}")
+    release = f" --head pypi:{found.release}" if found is not None and found.release else ""
+    print(f"next: look at how the subject is built, then `stormdrain probe {path}{release}`")
     return 0
+
+
+def known_operation(found: Target, name: str, operation: str, *, explicit: bool) -> str:
+    """The operation, if the class has it; the one that most likely ends it, where none was named.
+
+    Raises:
+        UsageError: the class does not have it.
+    """
+    if not explicit:
+        return found.closer or operation
+    if operation in found.methods or not found.whole:  # a base class that is out of sight may have it
+        return operation
+    from ..gate.nearest import nearest
+
+    near = nearest(operation, found.methods) or found.closer
+    raise UsageError(
+        f"{name} has no method {operation!r}",
+        where=str(found.file),
+        todo=f"did you mean {name}.{near}?" if near else f"name one of {', '.join(sorted(found.methods))}",
+    )
+
+
+def script(module: str, name: str, operation: str, function: str, found: Target | None) -> str:
+    """The text of a probe for a class's operation, or for a function where `operation` is empty."""
+    build = found.build.text if found is not None else f"{name}()"
+    props = "".join(text for there, text in ((found and found.child, _CHILD), (found and found.peer, _PEER)) if there)
+    head = _HEAD.format(name=name, what=f".{operation}()" if operation else "()", module=module)
+    if not operation:
+        call = f"\nasync def call(subject, case):\n    return await {build}\n\n\n"
+        if "child." in build or "peer." in build:
+            call = call.replace("child.", "subject.").replace("peer.", "subject.")
+        given = "child" if "child." in build else "peer" if "peer." in build else "None"
+        body = props or "    # The subject is what `call` gets; build here what it needs.\n"
+        return f"{head}{call}@probe(operation=call)\nasync def {function}(case):\n{body}    yield {given}\n"
+    entered = operation == "__aexit__"
+    opened = "" if entered or found is None or not found.opener else f"    await {found.open.text}\n"
+    if opened and "child." in build + opened:
+        opened += "    await child.ready()\n"
+    later = "" if opened or entered else "    # await subject.connect()\n"
+    return (
+        f'{head}\n@probe(operation="{operation}")\nasync def {function}(case):\n{props or _BARE}'
+        f"    subject = {build}\n{opened}{later}    yield subject\n"
+        "    # What follows the yield disposes of what the operation must not end.\n"
+    )
 
 
 def read_target(target: str) -> tuple[str, str, str]:

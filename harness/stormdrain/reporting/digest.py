@@ -127,9 +127,18 @@ def not_applicable(run: Run) -> tuple[str, ...]:
                 none = "no trial reached its point or had an expectation that applies"
                 seen[f"{tally.storm}: {tally.why or none}"] += 1
         for note in result.notes:
-            if note.expectation not in _REMARKS:
+            if note.expectation not in (*_REMARKS, "calm"):
                 seen[f"{note.expectation}: {note.message}" if note.expectation else note.message] += 1
     return _counted(seen)
+
+
+def cautions(result: CellResult) -> tuple[str, ...]:
+    """What makes a cell worth less than it looks: calm was not as it should be, or there was nowhere to throw anything."""
+    found = [note.message for note in result.notes if note.expectation == "calm"]
+    on_a_loop = result.spec is not None and result.spec.kind != "service"
+    if on_a_loop and result.verdict is Verdict.PASS and not result.points:
+        found.append("the operation never waits: there is no point at which anything could be thrown into it")
+    return tuple(found)
 
 
 def remarks(run: Run) -> tuple[str, ...]:

@@ -55,6 +55,9 @@ def github_report(run: Run, root: Path | None = None) -> str:
         if result.error:
             title = f"{result.cell.probe} ({result.cell.python})"
             errors.append(_command("error", title, result.error, None, root))
+        elif result.cell.role != "base":
+            for text in digest.cautions(result):
+                warnings.append(_command("warning", f"caution: {result.cell.probe}", text, None, root))
     errors += [_command("error", "stormdrain", error, None, root) for error in run.errors]
     errors += [
         _command("error", f"gate: {rule.rule}", f"{rule.figure}; {rule.look}".rstrip("; "), None, root)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..compare import KINDS
-from ..model import Run, Verdict
+from ..model import CellResult, Run, Verdict
 from . import coverage, digest
 from .escape import code, fenced, markdown, plain
 from .groups import Group, confirmed, group_findings
@@ -93,10 +93,14 @@ def _cells(run: Run) -> str:
                 code(cell.probe, 80),
                 markdown(cell.role, 20),
                 code(f"{cell.python} {cell.backend}", 60),
-                markdown(result.error, 200) if result.error else number.sentence(),
+                markdown(result.error, 200) if result.error else _looked_at(result, number.sentence()),
             )
         )
     return _table(("verdict", "probe", "side", "cell", "what was looked at"), rows)
+
+
+def _looked_at(result: CellResult, counts: str) -> str:
+    return "; ".join([counts, *(f"**caution**: {markdown(text, 200)}" for text in digest.cautions(result)[:3])])
 
 
 def _changes(run: Run) -> str:

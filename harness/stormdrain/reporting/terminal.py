@@ -149,6 +149,8 @@ def _cells(page: Page, run: Run) -> None:
                 page.say((line, "magenta"), indent=11)
             if result.error_todo:
                 page.say(f"to do: {plain(result.error_todo)}", indent=11)
+        for caution in digest.cautions(result)[:3]:
+            page.say(("caution: ", STYLES[Verdict.UNRESOLVED]), (plain(caution), "yellow"), indent=11)
         for trouble in digest.troubles(run, cell.key)[:3]:
             page.say((plain(trouble), "yellow"), indent=11)
         if result.verdict is Verdict.ERROR and not result.storms:
