@@ -131,7 +131,9 @@ def test_an_interrupt_in_the_middle_leaves_a_record_and_no_process(project: Path
 def test_what_init_writes_runs_as_it_is(tmp_path: Path) -> None:
     pond(tmp_path, files={"src/pond/pump.py": LEAKY})
     write(tmp_path, {"src/pond/__init__.py": "from .pump import Pump\n"})
-    stormdrain("init", "pond:Pump", cwd=tmp_path)
-    done = stormdrain("probe", "--python", VERSION, "--budget", "5s", cwd=tmp_path, code=1)
+    said = stormdrain("init", "pond:Pump", cwd=tmp_path).stdout
+    words = shlex.split(said.split("`")[1])
+    assert words == ["stormdrain", "probe", "probes/pump.py", "--head", "path:."]
+    done = stormdrain(*words[1:], "--python", VERSION, "--budget", "5s", cwd=tmp_path, code=1)
     assert "FAIL no-leaked-tasks" in done.stdout
     assert "caution" not in done.stdout

@@ -9,6 +9,7 @@ import click
 
 from .. import store
 from ..errors import UsageError
+from .options import project_root
 from .target import Target, read
 
 _HEAD = '''\
@@ -75,8 +76,12 @@ def command(target: str, out: Path) -> int:
         print(f"the source of {module}:{name} was not found here or installed: fill in how it is built")
     for missing in (*found.build.missing, *found.open.missing) if found else ():
         print(f"fill in: {missing}")
-    release = f" --head pypi:{found.release}" if found is not None and found.release else ""
-    print(f"next: look at how the subject is built, then `stormdrain probe {path}{release}`")
+    head = ""
+    if found is not None and found.release:
+        head = f" --head pypi:{found.release}"
+    elif not (project_root() / ".git").exists():
+        head = " --head path:."
+    print(f"next: look at how the subject is built, then `stormdrain probe {path}{head}`")
     return 0
 
 
