@@ -7,7 +7,7 @@ from pathlib import Path
 
 from ..errors import UsageError
 from ..revisions import Cache, merge_base
-from ..revisions.repository import find_repository
+from ..revisions.repository import clone_with, commit_of, find_repository
 from ..revisions.tool import git
 
 CI_BRANCHES = (
@@ -25,7 +25,7 @@ _DEFAULTS = ("main", "master")
 
 
 def default_base(head: str, project: Path, cache: Cache) -> tuple[str, str]:
-    """The commit that head is compared with, and how it was found; both empty where there is none.
+    """The commit that head is compared with, and what is to be said of it; both empty where there is none.
 
     Args:
         head: a revision.
@@ -53,14 +53,48 @@ def default_base(head: str, project: Path, cache: Cache) -> tuple[str, str]:
                 todo=f"git fetch origin {branch}:refs/remotes/origin/{branch} (GitHub checkout: fetch-depth: 0), "
                 "or give --base REV",
             )
-        return merge_base(project, ref, first, cache=cache), f"merge base with {ref} ({variable})"
+        found = merge_base(project, ref, first, cache=cache)
+        return found, _told(found, f"{ref} ({variable})", conflicts(ref, head, project, cache))
     ref = _default_branch(top)
     if not ref:
         return "", ""
     found = merge_base(project, ref, first, cache=cache)
     if found == _commit(top, "HEAD") and first == "worktree" and not _dirty(top):
         return "", ""  # this is the default branch itself, as it is
-    return found, f"merge base with {ref}"
+    return found, _told(found, ref, conflicts(ref, head, project, cache))
+
+
+def _told(commit: str, ref: str, files: tuple[str, ...]) -> str:
+    text = f"base is {commit[:10]}, the merge base with {ref}"
+    if files:
+        more = f" and {len(files) - 3} more" if len(files) > 3 else ""
+        text += f"; the two conflict in {', '.join(files[:3])}{more}, and head is held against where they parted"
+    return text
+
+
+def conflicts(base: str, head: str, project: Path, cache: Cache) -> tuple[str, ...]:
+    """Files in which a branch and head cannot be merged; none where head is no commit, or git is too old to tell.
+
+    Args:
+        base: the branch, or any other commit.
+        head: a revision; of a working tree, what is committed counts.
+        project: the project's directory.
+        cache: where the clone is kept.
+    """
+    first = head.partition("+")[0]
+    if first.startswith(("pypi:", "path:", "pr/")) or first == "stdlib":
+        return ()
+    try:
+        repository = find_repository(project)
+        ours = commit_of(repository, base, base)
+        theirs = commit_of(repository, "HEAD" if first == "worktree" else first, head)
+    except UsageError:
+        return ()
+    with clone_with(repository, ours, cache):
+        pass
+    with clone_with(repository, theirs, cache) as clone:
+        done = git("merge-tree", "--write-tree", "--name-only", "--no-messages", ours, theirs, cwd=clone)
+    return tuple(done.out.split("\n")[1:-1]) if done.code == 1 else ()
 
 
 def _default_branch(top: Path) -> str:

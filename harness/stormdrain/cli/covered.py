@@ -55,7 +55,8 @@ def with_coverage(run: Run, sides: Sides, only: Sequence[OnePlatform], data: Seq
             )
         return run
     head, base = sides.prepared(sides.head), sides.prepared(sides.base)
-    settings = settings_of(base.revision.source, head.revision.source)
+    # Base's alone: head could leave its own lines out.
+    settings = settings_of(base.revision.source or head.revision.source)
     places = {path: place_in(head.revision, path) for path in python_files(head.layer)}
     touched, unread = touched_files(base.layer, head.layer, settings, only, places.__getitem__)
     jobs = tuple(
@@ -85,8 +86,8 @@ def with_data(run: Run, data: Sequence[str], top: Path) -> Run:
             where="--coverage-data",
             todo="merge the run of `stormdrain gate --base REV` with them",
         )
-    places = {place: place for place in _python_files(top)}
-    places |= {one.path: one.place or one.path for one in run.touched}
+    places = {one.path: one.place or one.path for one in run.touched}
+    places |= {place: place for place in _python_files(top) if place not in places.values()}
 
     def source_of(one: Touched) -> bytes | None:
         file = top / (one.place or one.path)

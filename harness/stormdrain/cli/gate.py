@@ -97,7 +97,7 @@ def command(
     notes: tuple[str, ...] = ()
     if not base:
         base, how = default_base(head, project, cache)
-        notes = (f"base is {base[:10]}, the {how}",) if base else ()
+        notes = (how,) if base else ()
     ruled = ruling(config, base, head, project, cache, trust_head=config_from == "head")
     config, probes = ruled.config, ruled.probes
     wanted, missing = choose_pythons(config, listed(pythons))

@@ -73,16 +73,30 @@ def with_suites(run: Run, asked: Asked, request: MutationRequest, listen: Listen
 
 
 def _judged(run: Run, request: MutationRequest, redgreen: str, listen: Listen) -> Run:
-    """The run with what base says of red tests, and of new ones where the change touches more than tests."""
+    """The run with what base says of red tests, and of new ones where the change is one of more than tests."""
     from ..mutation.own import judge
     from ..revisions import Cache
 
     request = dataclasses.replace(request, cache=Cache(progress=listen))
     heads = [one for one in run.baselines if one.revision == run.baselines[0].revision]
     run = dataclasses.replace(run, own=tuple(judge(request, heads, listen)))
-    if redgreen == "off" or not request.base or not run.touched:
+    if redgreen == "off" or not request.base or not _changes_code(request):
         return run
     return dataclasses.replace(run, redgreen=_new_tests(request, listen))
+
+
+def _changes_code(request: MutationRequest) -> bool:
+    """Whether the layers of base and head differ; a change may well delete lines only."""
+    sides = Sides(
+        request.base,
+        request.head,
+        request.pythons,
+        request.requires,
+        request.environment,
+        request.project,
+        request.cache,
+    )
+    return sides.prepared(request.base).content != sides.prepared(request.head).content
 
 
 def _new_tests(request: MutationRequest, listen: Listen) -> tuple[RedGreen, ...]:
