@@ -338,3 +338,62 @@ def test_another_job_s_data_close_the_gap_in_the_gate_and_in_a_merge(quiet: Main
     )
     assert "no coverage data" in refused.stderr
     assert str(bad) in refused.stderr
+
+
+# -- repositories of every shape -------------------------------------------------
+
+SLOW = "def drain():\n    return 'slow'\n\n\ndef more():\n    return 3\n"
+
+
+@pytest.mark.long
+def test_a_pull_request_is_fetched_by_its_number_and_judged_without_being_checked_out(
+    quiet: Maintainer, tmp_path: Path
+) -> None:
+    quiet.branch({"src/pond/pipe.py": SLOW})
+    git(tmp_path, "init", "--quiet", "--bare", "hub.git")
+    git(quiet.folder, "push", "--quiet", str(tmp_path / "hub.git"), "main", "pull:refs/pull/3/head")
+    git(tmp_path, "clone", "--quiet", "--branch", "main", "hub.git", "mine")
+    mine = Maintainer(tmp_path / "mine", quiet.cache)
+    gated = mine.gate("--head", "pr/3", code=1)
+    assert gated.rule("coverage").look == "src/pond/pipe.py:6 (no cell runs it)"
+    assert gated.run.head == "pr/3"
+    assert any("merge base with origin/main" in note for note in gated.run.notes)
+    assert git(mine.folder, "status", "--porcelain") == ""
+    assert git(mine.folder, "for-each-ref", "refs/pull", "refs/stormdrain") == ""
+
+
+@pytest.mark.long
+def test_one_of_several_packages_is_judged_by_itself_wherever_the_command_is_given(tmp_path: Path, cache: Path) -> None:
+    top = tmp_path / "repo"
+    pond(top / "packages" / "lake", more=QUIET)
+    write(top, {"packages/other/pyproject.toml": "[project]\nname = 'other'\n"})
+    git(top, "init", "--quiet", "--initial-branch", "main")
+    commit(top, "base")
+    several = Maintainer(top, cache)
+    several.branch({"packages/lake/src/pond/pipe.py": SLOW})
+    inside = several.gate(code=1, cwd="packages/lake")
+    assert inside.rule("coverage").look == "packages/lake/src/pond/pipe.py:6 (no cell runs it)"
+    assert inside.rule("tests").figure == "1 of the project's own are green"
+    named = several.gate("--config", "packages/lake/pyproject.toml", code=1)
+    assert [rule.figure for rule in named.run.rules] == [rule.figure for rule in inside.run.rules]
+    elsewhere = stormdrain("gate", cwd=top / "packages" / "other", code=2, STORMDRAIN_CACHE=str(cache))
+    assert "there is no [tool.stormdrain] here" in elsewhere.stderr
+
+
+@pytest.mark.long
+def test_what_is_not_committed_is_judged_too_and_files_in_lfs_are_told(quiet: Maintainer) -> None:
+    pointer = "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n"
+    write(quiet.folder, {".gitattributes": "*.bin filter=lfs diff=lfs merge=lfs -text\n", "big.bin": pointer})
+    commit(quiet.folder, "large")
+    git(quiet.folder, "config", "filter.lfs.smudge", "false")  # what a machine without git-lfs answers
+    git(quiet.folder, "config", "filter.lfs.required", "true")
+    write(
+        quiet.folder,
+        {
+            "src/pond/pipe.py": SLOW,
+            "tests/test_more.py": "from pond.pipe import more\n\n\ndef test_m():\n    assert more() == 3\n",
+        },
+    )
+    gated = quiet.gate(code=0)
+    assert gated.rule("coverage").figure.startswith("2 of 2 touched lines")
+    assert "base: files kept in LFS are pointers in this tree" in gated.run.notes

@@ -31,20 +31,23 @@ def ruling(config: Config, base: str | None, head: str, project: Path, cache: Ca
     """Decide whose configuration and probes are used.
 
     Args:
-        config: as it lies in head.
+        config: as it lies in the project's directory; where head is another commit, head's own is read.
         base, head: revisions.
         project: the project's directory.
         cache: where trees are kept.
         trust_head: the maintainer's act: head's configuration and probes, whatever base says.
 
     Raises:
-        UsageError: base cannot be resolved, or its configuration is wrong.
+        UsageError: base or head cannot be resolved, or a configuration is wrong.
     """
-    tree = None if trust_head else _tree(base, project, cache)
     try:
         inside = config.file.resolve().relative_to(project.resolve())
-    except ValueError:
-        tree = None
+    except ValueError:  # the file is of somebody else, who decides
+        return Ruling(config, tuple(config.path(name) for name in config.plan.probes))
+    there = _tree(head, project, cache)
+    if there is not None and (own := load_config(there / inside, must_exist=False)).found:
+        config = own
+    tree = None if trust_head else _tree(base, project, cache)
     if tree is None:
         return Ruling(config, tuple(config.path(name) for name in config.plan.probes))
     old = load_config(tree / inside, must_exist=False)
@@ -65,7 +68,7 @@ def ruling(config: Config, base: str | None, head: str, project: Path, cache: Ca
 
 
 def _tree(base: str | None, project: Path, cache: Cache) -> Path | None:
-    """The tree of a base that is a revision of this project, None where it is not."""
+    """The tree of a commit of this project, None where the revision is none."""
     if not base or base.startswith(("pypi:", "path:", "stdlib", "worktree")):
         return None
     revision: Revision = resolve(base, project=project, cache=cache)

@@ -27,6 +27,7 @@ from .session import Listen, record, start_of
 if TYPE_CHECKING:
     from ..gate.config import Config
     from ..mutation.request import MutationRequest
+    from ..revisions import Cache
 
 CONFIRM_AT_LEAST = 15.0
 """Real seconds for confirming findings, for each probe and cell; a larger budget gets half as much again."""
@@ -109,6 +110,7 @@ def command(
         )
     if probes:
         probe_paths(probes)
+    notes += remarks(base, head, project, cache)
     start = start_of(base=base, head=head, seed=config.plan.seed)
     tree = tree_of(head, project)
     seen = watched(tree, config.watched, config.file.name)
@@ -139,6 +141,19 @@ def command(
     from .show import on_terminal
 
     return record("gate", out, start, work, on_terminal)
+
+
+def remarks(base: str | None, head: str, project: Path, cache: Cache) -> tuple[str, ...]:
+    """What the trees of base and head are not as in a checkout of the user's, files kept in LFS for one."""
+    from ..revisions import resolve
+
+    sides = {"base": base, "head": head}
+    return tuple(
+        f"{side}: {note}"
+        for side, spec in sides.items()
+        if spec
+        for note in resolve(spec, project=project, cache=cache).notes
+    )
 
 
 @dataclasses.dataclass(frozen=True)
