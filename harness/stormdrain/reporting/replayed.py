@@ -26,7 +26,7 @@ def print_trial(trial: Trial, stream: TextIO, *, colour: bool | None = None) -> 
     for finding in trial.findings:
         page.say(("FAIL ", STYLES[Verdict.FAIL]), (plain(finding.expectation), "bold"))
         page.say(plain(finding.message, 600), indent=2)
-        for text in finding.seen:
+        for text in (text for text in finding.seen if text not in finding.message):
             page.say((plain(text, 400), "dim"), indent=2)
     for note in trial.notes:
         page.row("note", plain(f"{note.expectation}: {note.message}"), "dim", indent=0)

@@ -354,7 +354,7 @@ class Campaign:
             where = "; ".join(seen.hang.tasks[:3] or seen.hang.threads[:1]) if seen.hang else "; ".join(seen.notes)
             raise Broken(
                 f"the probe hangs while it builds its subject ({seen.hang.why if seen.hang else seen.outcome.kind}): {where}",
-                "wait for a handshake that comes, and give children what they wait for",
+                "wait for a handshake that comes, and give children and peers what is waited for",
             )
         if self.probe.victim and seen.victim.kind == "not-run":
             raise Broken(
