@@ -12,9 +12,11 @@ import hashlib
 import json
 import os
 import select
+import signal
 import subprocess
 import sys
 import textwrap
+import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
@@ -23,6 +25,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN and threading.current_thread() is threading.main_thread():
+    # A shell starts what runs in the background with SIGINT ignored, and children inherit that.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 from stormdrain.errors import StormdrainError
 from stormdrain.model import Cell, CellResult, Finding, ProbeSpec, Trial, from_json, to_json

@@ -32,7 +32,7 @@ def put_to_the_tests(name: str, python: str, needs: tuple[str, ...]) -> tuple[di
 
 def caught_by(record: MutantRecord) -> set[str]:
     (matrix,) = record.matrix.values() or [{}]
-    return {test.rpartition("::")[2] for test in matrix}
+    return {test.rpartition("::")[2] for test, result in matrix.items() if result.outcome != "unstable"}
 
 
 def test_only_a_test_that_looks_at_the_server_notices_that_nobody_tells_it_to_go(python: str) -> None:

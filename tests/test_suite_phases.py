@@ -164,6 +164,31 @@ def test_a_test_that_fails_by_chance_does_not_count_as_a_kill(tmp_path: Path) ->
     assert "failed 1 of 3 times" in outcome.text("wrong", "test_double")
 
 
+def test_a_test_with_a_process_of_its_own_that_fails_by_chance_is_no_kill_beside_a_real_one(tmp_path: Path) -> None:
+    tests = f"""
+    import pathlib
+    import subprocess
+
+    from pond.pipe import double
+
+    RUNS = pathlib.Path({str(tmp_path)!r}) / "runs"
+
+    def test_by_chance():
+        subprocess.run(["true"], check=True)
+        if double(1) == 4:
+            with RUNS.open("a") as file:
+                file.write(".")
+            assert len(RUNS.read_text()) > 1
+
+    def test_always():
+        assert double(1) == 2
+    """
+    outcome = Bench(tmp_path, SLEEPS, tests).run({"wrong": ("number * 2", "number * 4")})
+    assert outcome.of("wrong") == "caught"
+    assert outcome.cells("wrong") == {"test_by_chance": "unstable", "test_always": "failed"}
+    assert "failed 1 of 2 times" in outcome.text("wrong", "test_by_chance")
+
+
 CHILD = """
 import subprocess
 import sys
