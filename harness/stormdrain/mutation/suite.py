@@ -25,6 +25,7 @@ from typing import Any
 import stormdrain
 
 from ..errors import BaselineError, InternalError, UsageError
+from ..revisions import LAYERS
 
 Record = dict[str, Any]
 MEMORY = 1 << 30
@@ -126,6 +127,7 @@ class SuiteProcess:
             **os.environ,
             **spec.environment,
             "PYTHONPATH": os.pathsep.join([str(link), *spec.layers]),
+            LAYERS: os.pathsep.join(spec.layers),
             "PYTHONHASHSEED": str(spec.seed % 2**32),
             "PYTHONDONTWRITEBYTECODE": "1",
         }

@@ -29,6 +29,9 @@ FORMAT = 1
 
 _SECTION = "[tool.stormdrain.environment]"
 
+LAYERS = "STORMDRAIN_LAYERS"
+"""Environment variable: import roots that a Python of a prepared environment puts first (see `opening.py`)."""
+
 
 @dataclass(frozen=True)
 class EnvironmentConfig:
@@ -119,6 +122,7 @@ def prepare(
             break
         # The interpreter that it links to was removed and is here again elsewhere.
         cache.drop("environments", key)
+    _open_to_layers(folder / "venv")
     return Environment(
         python=str(python),
         interpreter=interpreter,
@@ -207,6 +211,21 @@ def _build(
             )
     done = uv("pip", "freeze", "--python", python)
     return Installed(tuple(line for line in done.out.splitlines() if line.strip()))
+
+
+def _open_to_layers(venv: Path) -> None:
+    """Put `opening.py` where each Python of this environment runs it as it starts."""
+    files = {
+        "stormdrain_layers.py": Path(__file__).with_name("opening.py").read_text(),
+        "stormdrain_layers.pth": f"import os; os.environ.get('{LAYERS}') and __import__('stormdrain_layers')\n",
+    }
+    for site in venv.glob("lib/python*/site-packages"):
+        for name, text in files.items():
+            file = site / name
+            if not file.exists() or file.read_text() != text:
+                scratch = site / f"{name}.{os.getpid()}"
+                scratch.write_text(text)
+                scratch.replace(file)
 
 
 def _not_installed(done: Done, revision: Revision, interpreter: Interpreter, lines: Sequence[str]) -> UsageError:

@@ -66,7 +66,7 @@ class Job:
     first: bool = False
     """Stop at the first test that does not pass."""
     mirror: bool = False
-    """Whether child processes of the tests need the mutant too, through PYTHONPATH."""
+    """Whether child processes of the tests need the mutant too, through PYTHONPATH and what stands for it with -I."""
     marker: str = ""
     """A file that grows whenever the code of a forced failure runs."""
     on_disk: bool = False
@@ -201,8 +201,8 @@ class Child:
         finder.serve(job.texts, self.index.names)
         if job.mirror and job.texts:
             roots = mirror.mirror(job.texts, self._suite.layers, temporary.with_suffix(".path"))
-            old = os.environ.get("PYTHONPATH", "")
-            os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [*roots, old]))
+            for name in ("PYTHONPATH", "STORMDRAIN_LAYERS"):  # the second for children that ignore the first
+                os.environ[name] = os.pathsep.join(filter(None, [*roots, os.environ.get(name, "")]))
         if job.cover:
             self.reports.lines = LineWatch(self._suite.targets)
             self.reports.lines.start(self._suite.codes)
