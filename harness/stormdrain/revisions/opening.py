@@ -34,7 +34,7 @@ def open_to_layers() -> None:
     roots = [root for root in os.environ.get("STORMDRAIN_LAYERS", "").split(os.pathsep) if root]
     if roots:
         sys.path[:0] = [root for root in roots if root not in sys.path]
-        sys.meta_path.insert(0, Layers(roots))  # type: ignore[arg-type] # a finder needs no more than find_spec
+        sys.meta_path.insert(0, Layers(roots))
 
 
 open_to_layers()
