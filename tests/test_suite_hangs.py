@@ -14,6 +14,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 
 
@@ -88,6 +89,17 @@ MUTANTS = {
     ),
     "closes-everything": (BODY, "    os.closerange(0, 4096)\n    return sum(items)\n"),
     "forks": (BODY, "    os.fork()\n    return sum(items)\n"),
+    "blocks": (
+        BODY,
+        "    lock = threading.Lock()\n    lock.acquire()\n    threading.Thread(target=lock.acquire, daemon=True).start()\n"
+        "    lock.acquire()\n",
+    ),
+    "blocks-a-thread": (
+        DRAIN,
+        "        found.append(item)\n"
+        "        await asyncio.get_running_loop().run_in_executor(None, threading.Event().wait)\n",
+    ),
+    "closes-stdout": (BODY, "    sys.stdout.close()\n    os.closerange(1, 2)\n    return sum(items)\n"),
     "leaks": (
         BODY,
         '    subprocess.Popen(["sleep", "600"], start_new_session=True)\n    return sum(items)\n',
@@ -124,6 +136,9 @@ TOTAL = ("test_before", "test_after")
         ("kills-itself", "caught", dict.fromkeys(TOTAL, "crashed")),
         ("takes-memory", "timed out", dict.fromkeys(TOTAL, "memory")),
         ("closes-everything", "missed", {}),
+        ("closes-stdout", "missed", {}),
+        ("blocks", "timed out", dict.fromkeys(TOTAL, "deadlock")),
+        ("blocks-a-thread", "timed out", {"test_drain": "deadlock"}),
         ("forks", "missed", {}),
         ("leaks", "missed", {}),
         ("daemon", "missed", {}),

@@ -22,6 +22,7 @@ from types import CodeType, FrameType
 from typing import Any, NoReturn
 
 from .. import procfs
+from . import blocked
 from . import clock as clocks
 from .clock import clock
 from .monitor import TOOL, monitoring
@@ -68,6 +69,8 @@ class Hangs:
         self.cpu_budget = 0.4 + 20 * cpu if known else 60.0
         self.armed = True
         signal.signal(signal.SIGPROF, self._on_tick)
+        if blocked.WAKE:
+            signal.signal(blocked.WAKE, self._on_wake)
         signal.setitimer(signal.ITIMER_PROF, 0.1, 0.1)
 
     def stop(self) -> None:
@@ -118,6 +121,11 @@ class Hangs:
             self.jumps += 1
             if self.jumps > self.jump_budget and self.armed:
                 self.call("looped", unwind=True)
+
+    def _on_wake(self, number: int, frame: FrameType | None) -> None:
+        """The pool has seen that every thread waits for a lock, for ever."""
+        if self.armed:
+            self.call("deadlock", unwind=True)
 
     def _on_tick(self, number: int, frame: FrameType | None) -> None:
         count = self._tick[1] + 1 if self._tick[0] == self.turns else 0

@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from .. import procfs, reaper
+from . import blocked
 from .board import Board
 from .child import Job, Needs
 from .clock import FOREVER, real_monotonic
@@ -46,6 +47,8 @@ class Slot:
     left: list[str] = field(default_factory=list)
     ended: bool = False
     late: bool = False
+    still: tuple[int, int] = (-1, 0)
+    """A test, and how many looks in a row have found nothing but waits for locks under it."""
 
 
 @dataclass
@@ -135,6 +138,8 @@ class Pool:
             if slot.pidfd >= 0:
                 poller.register(slot.pidfd, select.POLLIN)
             timeout = min(timeout, max(0.0, self._deadline(slot) - now), 60.0 if slot.pidfd >= 0 else 0.02)
+            if slot.current >= 0:
+                timeout = min(timeout, blocked.LOOK_SECONDS)
         ready = {descriptor for descriptor, _ in poller.poll(timeout * 1000 + 1)}
         for slot in list(self.live):
             gone = slot.pidfd in ready or (slot.pidfd < 0 and not procfs.alive(slot.pid))
@@ -143,6 +148,8 @@ class Pool:
             slot.late = not slot.ended and not gone and real_monotonic() > self._deadline(slot)
             if slot.ended or gone or slot.late:
                 self._finish(slot)
+            else:
+                _look(slot)
         return also in ready
 
     def _deadline(self, slot: Slot) -> float:
@@ -229,6 +236,18 @@ class Pool:
         if slot.pidfd >= 0:
             os.close(slot.pidfd)
         return status
+
+
+def _look(slot: Slot) -> None:
+    """Give a test its verdict that waits for a lock for ever: two looks, half a second apart, have to agree."""
+    if slot.current < 0 or real_monotonic() - slot.since < blocked.LOOK_SECONDS * (slot.still[1] + 1):
+        return
+    count = slot.still[1] if slot.still[0] == slot.current else 0
+    slot.still = slot.current, count + 1 if blocked.for_ever(slot.pid) else 0
+    if slot.still[1] >= 2:
+        slot.still = slot.current, 0
+        with contextlib.suppress(OSError):
+            os.kill(slot.pid, blocked.WAKE)
 
 
 def lost(slot: Slot, status: int | None) -> Record:
