@@ -9,7 +9,7 @@ import click
 
 from .. import store
 from ..gate.coverage import gaps_of
-from ..gate.merging import merge_runs
+from ..gate.merging import merge_runs, whole
 from ..model import Run
 from .options import coverage_option, out_option
 from .session import Listen, record, start_of
@@ -36,7 +36,7 @@ def command(runs: tuple[Path, ...], config_file: Path | None, coverage_data: tup
 
             merged = with_data(merged, coverage_data, repository_root())
         merged = dataclasses.replace(merged, command=start.command, started=start.started)
-        return _decide(merged, config_file)
+        return whole(_decide(merged, config_file), [run for _, run in loaded])
 
     from .show import on_terminal
 

@@ -7,18 +7,34 @@ merged with itself is itself. What contradicts is an error, never a choice.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import json
+import re
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
 from ..errors import UsageError
-from ..model import Baseline, CellResult, JobCoverage, MutantRecord, Run, Touched, Trial, numbers, ranges, to_json
+from ..model import (
+    Baseline,
+    CellResult,
+    JobCoverage,
+    MutantRecord,
+    Run,
+    Touched,
+    Trial,
+    Verdict,
+    numbers,
+    ranges,
+    to_json,
+)
 from ..model.suites import OwnTest, RedGreen
 
 T = TypeVar("T")
 K = TypeVar("K", bound=Hashable)
 
+_SEVERITY = {70: 3, 2: 2, 4: 1}
+"""Exit codes of runs that an error ended: the one that counts most."""
 _OWN = ("broken by head", "new and red", "red", "unstable", "pre-existing")
 """What a test of the project may be, what counts first."""
 
@@ -53,7 +69,7 @@ def merge_runs(loaded: Sequence[tuple[Path, Run]]) -> Run:
         head=next((run.head for run in runs if run.head), ""),
         seconds=sum(run.seconds for run in runs),
         interrupted=any(run.interrupted for run in runs),
-        environment={key: freeze for run in runs for key, freeze in run.environment.items()},
+        environment=functools.reduce(_united, (run.environment for run in runs), {}),
         cells=tuple(cells.values()),
         trials=_trials(runs),
         mutants=tuple(mutants.values()),
@@ -65,10 +81,38 @@ def merge_runs(loaded: Sequence[tuple[Path, Run]]) -> Run:
         coverage=_by(lambda one: (one.name, one.file), _coverage, (run.coverage for run in runs)),
         gaps=(),
         rules=(),
-        unwatched={key: text for run in runs for key, text in run.unwatched.items()},
+        unwatched=functools.reduce(_united, (run.unwatched for run in runs), {}),
         errors=tuple(dict.fromkeys(error for run in runs for error in run.errors)),
         notes=tuple(dict.fromkeys(note for run in runs for note in run.notes)),
     )
+
+
+def whole(run: Run, parts: Sequence[Run]) -> Run:
+    """The merged and decided run, with what its parts did not get to: that never looks like a clean bill.
+
+    A part that an error ended makes it an ERROR with that part's exit code; one that was
+    interrupted, or a shard that is missing, leaves it undecided.
+    """
+    failed = [part for part in parts if part.errors]
+    if failed:
+        code = max((part.exit_code for part in failed), key=lambda code: _SEVERITY.get(code, 0))
+        return dataclasses.replace(run, verdict=Verdict.ERROR, exit_code=code or 70)
+    missing = missing_shards(parts)
+    notes = (*run.notes, f"not merged: {', '.join(missing)}") if missing else run.notes
+    run = dataclasses.replace(run, notes=notes)
+    if (run.interrupted or missing) and run.exit_code == 0:
+        return dataclasses.replace(run, verdict=Verdict.UNRESOLVED, exit_code=3)
+    return run
+
+
+def missing_shards(parts: Iterable[Run]) -> tuple[str, ...]:
+    """Shards that the commands of the runs speak of and that none of the runs is: `shard 2/3`."""
+    there: set[tuple[int, int]] = set()
+    for part in parts:
+        if match := re.search(r"--shard[= ](\d+)/(\d+)", " ".join(part.command)):
+            there.add((int(match[1]), int(match[2])))
+    wanted = {(number, of) for _, of in there for number in range(1, of + 1)}
+    return tuple(f"shard {number}/{of}" for number, of in sorted(wanted - there))
 
 
 def _same_revision(what: str, first_path: Path, first: Run, path: Path, run: Run) -> None:
@@ -181,7 +225,8 @@ def _baseline(held: Baseline, new: Baseline) -> Baseline:
     left_out = _united(held.left_out, new.left_out)
     tests = dict.fromkeys((*held.tests, *new.tests))
     return dataclasses.replace(
-        max(held, new, key=_order),
+        held,
+        freeze=max(held.freeze, new.freeze),
         tests=tuple(test for test in tests if test not in left_out),
         left_out=left_out,
         forced=_forced(held.forced, new.forced),
