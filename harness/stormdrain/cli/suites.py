@@ -109,10 +109,10 @@ def _new_tests(request: MutationRequest, listen: Listen) -> tuple[RedGreen, ...]
         resolve(spec, project=request.project, cache=request.cache, sdist=request.environment.sdist)
         for spec in (request.base, request.head)
     )
-    new = redgreen.new_tests(request, base, head)
-    if new is None:
-        return ()
     _, cwd = find_tests(request, head)
+    new = redgreen.new_tests(request, base, head)
+    if new is None or head.source is None or Path(cwd) != head.source:
+        return ()  # tests that lie elsewhere, for a release, are no part of the change
     files = [file for file, names in new.items() if any(name.rpartition(".")[2].startswith("test") for name in names)]
     if not files:
         return ()
