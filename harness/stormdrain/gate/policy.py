@@ -86,7 +86,11 @@ def distinct(pythons: Iterable[str]) -> tuple[str, ...]:
     """Interpreters once each, the oldest first; a bare `3.11` is left out where `3.11.7` is there."""
     names = set(pythons)
     full = {minor(name) for name in names if name != minor(name)}
-    return tuple(sorted(names - full, key=lambda name: [int(part) for part in name.split(".") if part.isdigit()]))
+    return tuple(
+        sorted(
+            names - full, key=lambda name: [int(part) for part in name.split(".") if part.isdecimal() and len(part) < 9]
+        )
+    )
 
 
 def caught_on(mutant: MutantRecord) -> tuple[str, ...]:

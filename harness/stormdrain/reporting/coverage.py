@@ -11,12 +11,17 @@ WORDS = {"uncovered": "UNCOVERED", "one platform": "one platform", "in some cell
 def ordered(run: Run) -> tuple[Gap, ...]:
     """The gaps, those that no cell runs first."""
     kinds = list(WORDS)
-    return tuple(sorted(run.gaps, key=lambda gap: (kinds.index(gap.kind), gap.place or gap.path, gap.first)))
+    return tuple(
+        sorted(
+            run.gaps,
+            key=lambda gap: (kinds.index(gap.kind) if gap.kind in kinds else 0, gap.place or gap.path, gap.first),
+        )
+    )
 
 
 def rows(run: Run, limit: int) -> list[tuple[str, str, str]]:
     """Word, place and sentence of the first gaps."""
-    return [(WORDS[gap.kind], place_of(gap), sentence(gap)) for gap in ordered(run)[:limit]]
+    return [(WORDS.get(gap.kind, gap.kind), place_of(gap), sentence(gap)) for gap in ordered(run)[:limit]]
 
 
 def loud(run: Run, gap: Gap) -> bool:

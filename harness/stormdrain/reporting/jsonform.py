@@ -15,7 +15,8 @@ from ..store import as_json, finite
 
 def json_report(run: Run) -> str:
     """The run in the form of run.json."""
-    return json.dumps(strict(finite(as_json(run))), ensure_ascii=True, allow_nan=False, indent=2) + "\n"
+    text = json.dumps(strict(finite(as_json(run))), ensure_ascii=True, allow_nan=False, indent=2) + "\n"
+    return text.replace("##[", "\\u0023#[")  # the same to a reader, and no command in a log of GitHub's
 
 
 def strict(value: Any) -> Any:

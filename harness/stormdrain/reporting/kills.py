@@ -28,7 +28,7 @@ MARKS = {
 
 def version_key(python: str) -> tuple[int, ...]:
     """Orders interpreters as a person would."""
-    return tuple(int(part) for part in python.split(".") if part.isdigit())
+    return tuple(int(part) for part in python.split(".") if part.isdecimal() and len(part) < 9)
 
 
 def by_outcome(mutant: MutantRecord) -> str:

@@ -178,7 +178,7 @@ def _new_tests(run: Run) -> str:
 
 def _coverage(run: Run) -> str:
     rows = [
-        (f"**{word}**" if word.isupper() else word, code(place, 200), markdown(text, 300))
+        (f"**{word}**" if word == "UNCOVERED" else markdown(word, 40), code(place, 200), markdown(text, 300))
         for word, place, text in coverage.rows(run, ROWS)
     ]
     return _table(("touched lines", "where", ""), rows)
