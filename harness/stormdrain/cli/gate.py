@@ -223,7 +223,7 @@ def both(run: Run, asked: Asked, suites: MutationRequest, probes: Collection[Pat
     from .session import end_children
     from .suites import with_suites
 
-    with Together(0, listen) as together:
+    with Together(1, listen) as together:
         tested = together.begin(lambda: with_suites(run, asked, suites, together.listen, together))
         try:
             probed = with_probes(run, asked, probes, together.listen) if probes else run

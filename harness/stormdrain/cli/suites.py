@@ -68,21 +68,32 @@ def covered(run: Run, asked: Asked, suites: MutationRequest | None, listen: List
 def with_suites(run: Run, asked: Asked, request: MutationRequest, listen: Listen, within: Together) -> Run:
     """The run with mutants, baselines, red tests and new tests; they end when `within` is stopped."""
     request = dataclasses.replace(request, touched=run.touched)
-    run = run_mutants(run, request, listen, within)
-    return _judged(run, request, asked.config.policy.redgreen, listen)
+    # New tests on base need nothing of what mutants show, and wait for real time as well.
+    red = within.begin(lambda: _new_tests_unless_off(request, asked.config.policy.redgreen, listen, within))
+    run = _judged(run_mutants(run, request, listen, within), request, listen)
+    return dataclasses.replace(run, redgreen=red.result())
 
 
-def _judged(run: Run, request: MutationRequest, redgreen: str, listen: Listen) -> Run:
-    """The run with what base says of red tests, and of new ones where the change is one of more than tests."""
+def _judged(run: Run, request: MutationRequest, listen: Listen) -> Run:
+    """The run with what base says of red tests."""
     from ..mutation.own import judge
     from ..revisions import Cache
 
     request = dataclasses.replace(request, cache=Cache(progress=listen))
     heads = [one for one in run.baselines if one.revision == run.baselines[0].revision]
-    run = dataclasses.replace(run, own=tuple(judge(request, heads, listen)))
+    return dataclasses.replace(run, own=tuple(judge(request, heads, listen)))
+
+
+def _new_tests_unless_off(
+    request: MutationRequest, redgreen: str, listen: Listen, within: Together
+) -> tuple[RedGreen, ...]:
+    """What base says of new tests, where the change is one of more than tests."""
+    from ..revisions import Cache
+
+    request = dataclasses.replace(request, cache=Cache(progress=listen))
     if redgreen == "off" or not request.base or not _changes_code(request):
-        return run
-    return dataclasses.replace(run, redgreen=_new_tests(request, listen))
+        return ()
+    return _new_tests(request, listen, within)
 
 
 def _changes_code(request: MutationRequest) -> bool:
@@ -99,7 +110,7 @@ def _changes_code(request: MutationRequest) -> bool:
     return sides.prepared(request.base).content != sides.prepared(request.head).content
 
 
-def _new_tests(request: MutationRequest, listen: Listen) -> tuple[RedGreen, ...]:
+def _new_tests(request: MutationRequest, listen: Listen, within: Together) -> tuple[RedGreen, ...]:
     """Head's new tests on base's source; only the files that have such tests are run."""
     from ..mutation import redgreen
     from ..mutation.runner import find_tests
@@ -118,7 +129,7 @@ def _new_tests(request: MutationRequest, listen: Listen) -> tuple[RedGreen, ...]
         return ()
     tests = tuple(Path(file).relative_to(Path(cwd).resolve()).as_posix() for file in files)
     try:
-        found = redgreen.run(dataclasses.replace(request, tests=tests), listen)
+        found = redgreen.run(dataclasses.replace(request, tests=tests), listen, within)
     except UsageError as error:
         raise UsageError(
             f"new tests cannot be run on base: {error.what}", where=error.where, todo=error.todo

@@ -9,19 +9,27 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from ..errors import BaselineError, UsageError
+from ..known import harness
 from ..model.suites import RedGreen
 from ..revisions import Environment, Revision, find_interpreters, prepare, resolve
+from ..revisions.cache import digest
 from ..symbols import Symbols
 from .assertions import files_of_tests
 from .campaign import Campaign
+from .results import suite_digest
 from .runner import MutationRequest, completed, find_tests
 from .sources import changed_files
 from .suite import SuiteProcess, SuiteSpec
+from .together import Together
+
+Held = Callable[[SuiteProcess], AbstractContextManager[object]]
 
 RIGHT = "an assertion"
 WRONG = {
@@ -31,12 +39,23 @@ WRONG = {
 """Exceptions that say that something is not there, not that it behaves badly."""
 
 
-def run(request: MutationRequest, listen: Callable[[object], None]) -> tuple[RedGreen, ...]:
+@dataclass(frozen=True)
+class Kept:
+    """The record in the cache."""
+
+    found: tuple[RedGreen, ...]
+
+
+def run(
+    request: MutationRequest, listen: Callable[[object], None], within: Together | None = None
+) -> tuple[RedGreen, ...]:
     """Run the head's new tests on base's source and on head's.
 
     Args:
-        request: head, base, tests, interpreters and environment are used.
+        request: head, base, tests, interpreters and environment are used; with `reuse`, what an
+            earlier run found is taken where nothing that it depends on has changed.
         listen: gets progress lines and each :class:`RedGreen`.
+        within: ends this run when it is stopped itself.
 
     Raises:
         UsageError: no base is named, or something does not fit.
@@ -52,21 +71,50 @@ def run(request: MutationRequest, listen: Callable[[object], None]) -> tuple[Red
     base, head = revisions
     new = new_tests(request, base, head)
     found: list[RedGreen] = []
-    for interpreter in find_interpreters(request.pythons):
-        old, now = (
-            prepare(
-                revision,
-                interpreter,
-                requires=request.requires,
-                config=request.environment,
-                cache=request.cache,
+    with Together(request.jobs, listen, within) as together:
+        parts = []
+        for interpreter in find_interpreters(request.pythons):
+            old, now = (
+                prepare(
+                    revision,
+                    interpreter,
+                    requires=request.requires,
+                    config=request.environment,
+                    cache=request.cache,
+                )
+                for revision in revisions
             )
-            for revision in revisions
-        )
-        for one in compare(request, head, old, now, new, interpreter.version, listen):
-            found.append(one)
-            listen(one)
+            parts.append(together.begin(partial(_unless_known, request, head, old, now, new, together)))
+        for part in parts:
+            for one in part.result():
+                found.append(one)
+                together.listen(one)
     return tuple(found)
+
+
+def _unless_known(
+    request: MutationRequest,
+    head: Revision,
+    old: Environment,
+    now: Environment,
+    new: Mapping[str, set[str]] | None,
+    together: Together,
+) -> tuple[RedGreen, ...]:
+    """Compare on one interpreter, or take what an earlier run of the same content found."""
+    tests, cwd = find_tests(request, head)
+    of_tests = sorted((file, sorted(names)) for file, names in (new or {}).items())
+    key = digest(
+        harness(), old.digest, now.digest, now.interpreter.full, *request.arguments, *tests,
+        suite_digest(tests, Path(cwd)), new is None, of_tests,
+    )  # fmt: skip
+    kept = request.cache.read("redgreen", key, Kept) if request.reuse else None
+    if kept is None:
+        version = now.interpreter.version
+        kept = Kept(tuple(compare(request, head, old, now, new, version, together.listen, together.held)))
+        if request.reuse and all(one.kind != "unstable" for one in kept.found):
+            made = kept
+            request.cache.make("redgreen", key, Kept, lambda folder: made)
+    return kept.found
 
 
 def new_tests(request: MutationRequest, base: Revision, head: Revision) -> Mapping[str, set[str]] | None:
@@ -97,6 +145,7 @@ def compare(
     new: Mapping[str, set[str]] | None,
     python: str,
     listen: Callable[[object], None],
+    held: Held = nullcontext,
 ) -> list[RedGreen]:
     """Run the head's tests on both sources.
 
@@ -107,14 +156,15 @@ def compare(
         new: which tests count (see :func:`new_tests`).
         python: what to call the interpreter.
         listen: gets progress lines.
+        held: around the time in which a suite is there, so that it can be ended from elsewhere.
     """
-    on_head, _ = _baseline(request, head, old, now, now, f"head on {python}", listen)
+    on_head, _ = _baseline(request, head, old, now, now, f"head on {python}", listen, held)
     wanted = {
         test: real
         for test, real in on_head.paths.items()
         if new is None or test.partition("[")[0].partition("::")[2].replace("::", ".") in new.get(real, set())
     }
-    on_base, errors = _baseline(request, head, old, now, old, f"base on {python}", listen)
+    on_base, errors = _baseline(request, head, old, now, old, f"base on {python}", listen, held)
     return [_judge(test, python, on_head, on_base, errors) for test in wanted]
 
 
@@ -136,6 +186,7 @@ def _baseline(
     on: Environment,
     label: str,
     listen: Callable[[object], None],
+    held: Held,
 ) -> tuple[_Side, dict[str, str]]:
     tests, cwd = find_tests(request, head)
     files = tuple(path for path in changed_files(old.layer, now.layer) if (on.layer / path).is_file())
@@ -152,7 +203,7 @@ def _baseline(
     )
     listen(f"{label}: collecting")
     try:
-        with SuiteProcess(spec) as suite:
+        with SuiteProcess(spec) as suite, held(suite):
             campaign = Campaign(suite, {}, {}, listen, label=label)
             baseline = campaign.baseline()
             paths = dict(zip(suite.tests, suite.facts["paths"], strict=True))
