@@ -7,9 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from stormdrain.cli.checked import check_files, check_names
 from stormdrain.errors import UsageError
 from stormdrain.gate.config import load_config, load_environment
 from stormdrain.gate.located import anchored, line_of
+from test_cli import stormdrain
 
 
 def write(folder: Path, text: str, name: str = "pyproject.toml") -> Path:
@@ -127,6 +129,45 @@ def test_a_mistake_is_told_with_its_line(tmp_path: Path, text: str, line: int, w
     assert caught.value.where == f"{file}:{line}"
     assert what in caught.value.what
     assert todo in caught.value.todo
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "key", "what", "todo"),
+    [
+        ("budget = 'fast'", 2, "budget", "neither trials nor a time", "30s"),
+        ("storms = ['calm',\n 'cancel-swep']", 2, "storms", "no storm 'cancel-swep'", "did you mean 'cancel-sweep'?"),
+        ("\nbackends = ['asyncoi']", 3, "backends", "no backend 'asyncoi'", "did you mean 'asyncio'?"),
+        ("mutants = ['revret']", 2, "mutants", "no kind of mutant 'revret'", "did you mean 'revert'?"),
+        ("pythons = ['abc']", 2, "pythons", "names no interpreter", "3.12"),
+        ("pythons = ['3.99']", 2, "pythons", "3.99 was not found", "STORMDRAIN_PYTHONS"),
+        ("plans = ['gone.toml']", 2, "plans", "no plan gone.toml", "plan file"),
+        ("tests = ['gone']", 2, "tests", "no tests gone", "file or folder"),
+        ("[tool.stormdrain]\nbase = 'pypi:x'", 3, "base", "not one release", "pypi:name==version"),
+        ("[tool.stormdrain]\nhead = 'path:gone'", 3, "head", "no directory gone", "directory"),
+    ],
+)
+def test_what_a_value_names_is_looked_at_before_anything_runs(
+    tmp_path: Path, text: str, line: int, key: str, what: str, todo: str
+) -> None:
+    config = load_config(write(tmp_path, f"[tool.stormdrain.gate]\n{text}\n"))
+
+    def look() -> None:
+        check_names(config, tmp_path)
+        check_files(config, "worktree", tmp_path)
+
+    with pytest.raises(UsageError) as caught:
+        look()
+    assert caught.value.where.startswith(f"{config.file}:{line} ({key} in [tool.stormdrain")
+    assert what in caught.value.what
+    assert todo in caught.value.todo
+    assert "--" not in caught.value.where
+
+
+def test_a_mistake_comes_out_of_the_command_with_file_and_key(tmp_path: Path) -> None:
+    write(tmp_path, "[tool.stormdrain.gate]\nprobes = ['gone']\n")
+    done = stormdrain("gate", cwd=tmp_path, code=2)
+    assert "pyproject.toml:2 (probes in [tool.stormdrain.gate])" in done.stderr
+    assert not (tmp_path / "reports").exists()
 
 
 def test_files_that_cannot_be_read_are_told_apart(tmp_path: Path) -> None:

@@ -81,6 +81,7 @@ def command(
     from ..revisions import Cache
     from .authority import ruling
     from .base import default_base
+    from .checked import blamed, check_files, check_names
     from .probe import probe_paths
 
     file = config_file or project_root() / "pyproject.toml"
@@ -92,6 +93,7 @@ def command(
             where=str(file),
             todo="add [tool.stormdrain.gate] with probes = [...], or name another file with --config",
         )
+    check_names(config, project)
     cache = Cache()
     base = base or config.base
     head = head or config.head or "worktree"
@@ -108,8 +110,9 @@ def command(
             where=str(file),
             todo="name probes = [...], tests = [...] or plans = [...] in [tool.stormdrain.gate]",
         )
-    if probes:
-        probe_paths(probes)
+    with blamed(config, "probes"):
+        probe_paths(probes) if probes else ()
+    check_files(config, head, project)
     notes += remarks(base, head, project, cache)
     start = start_of(base=base, head=head, seed=config.plan.seed)
     tree = tree_of(head, project)
