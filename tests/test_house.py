@@ -29,7 +29,7 @@ LAYERS = (
     {"cli"},
     {"gate", "reporting", "compare"},
     {"lab", "search", "remote"},
-    {"store", "mutation", "revisions", "workers", "drawing", "asking", "remembered", "known"},
+    {"store", "stored", "mutation", "revisions", "workers", "drawing", "asking", "remembered", "known"},
     {"splice", "symbols"},
     {"pytest_plugin"},
     {"worker", "__init__"},

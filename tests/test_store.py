@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from building import failing_cell, failing_trial, passing_cell, passing_trial, run
-from stormdrain import store
+from stormdrain import store, stored
 from stormdrain.errors import UsageError
 from stormdrain.model import Verdict
 
@@ -141,7 +141,7 @@ def test_no_run_and_another_version_are_told_apart(tmp_path: Path) -> None:
         store.load_run(tmp_path)
 
 
-def stored(folder: Path, key: str, when: int) -> Path:
+def keep(folder: Path, key: str, when: int) -> Path:
     folder.mkdir(parents=True)
     store.Writer(folder, run()).finish(run(failing_cell(key), trials=(failing_trial(key),)))
     os.utime(folder / "run.json", (when, when))
@@ -149,22 +149,22 @@ def stored(folder: Path, key: str, when: int) -> Path:
 
 
 def test_the_latest_run_is_the_one_written_last(tmp_path: Path) -> None:
-    stored(tmp_path / "b", "aaaaaaaa", 100)
-    newest = stored(tmp_path / "a", "aaaaaaaa", 200)
-    assert store.latest(tmp_path) == newest
+    keep(tmp_path / "b", "aaaaaaaa", 100)
+    newest = keep(tmp_path / "a", "aaaaaaaa", 200)
+    assert stored.latest(tmp_path) == newest
     with pytest.raises(UsageError, match="no run is stored"):
-        store.latest(tmp_path / "nowhere")
+        stored.latest(tmp_path / "nowhere")
 
 
 def test_a_token_finds_the_run_that_has_its_cell(tmp_path: Path) -> None:
-    wanted = stored(tmp_path / "a", "aaaaaaaa", 100)
-    stored(tmp_path / "b", "bbbbbbbb", 200)
-    found, folder = store.find_token("aaaaaaaa/cancel-sweep/f:cancel@3", tmp_path)
+    wanted = keep(tmp_path / "a", "aaaaaaaa", 100)
+    keep(tmp_path / "b", "bbbbbbbb", 200)
+    found, folder = stored.find_token("aaaaaaaa/cancel-sweep/f:cancel@3", tmp_path)
     assert folder == wanted
     assert found.cells[0].cell.key == "aaaaaaaa"
     with pytest.raises(UsageError, match="cccccccc"):
-        store.find_token("cccccccc/calm", tmp_path)
+        stored.find_token("cccccccc/calm", tmp_path)
     with pytest.raises(UsageError, match="not a token"):
-        store.find_token("calm", tmp_path)
-    elsewhere = stored(tmp_path / "deep" / "c", "cccccccc", 300)
-    assert store.find_token("cccccccc/calm", tmp_path, also=[elsewhere])[1] == elsewhere
+        stored.find_token("calm", tmp_path)
+    elsewhere = keep(tmp_path / "deep" / "c", "cccccccc", 300)
+    assert stored.find_token("cccccccc/calm", tmp_path, also=[elsewhere])[1] == elsewhere

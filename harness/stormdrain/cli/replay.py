@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from .. import store
+from .. import store, stored
 from ..model import Run, Trial, Verdict, merge
 from .options import out_option, project_root
 from .session import Listen, record, start_of
@@ -37,7 +37,7 @@ def command(token: str, run_: Path | None, clock: str | None, out: Path | None) 
     from ..lab import replay
 
     token = token.strip()
-    source, folder = store.find_token(token, Path(store.REPORTS), [run_] if run_ else [])
+    source, folder = stored.find_token(token, Path(store.REPORTS), [run_] if run_ else [])
     result = next(one for one in source.cells if token.startswith(one.cell.key))
     start = dataclasses.replace(start_of(head=result.cell.revision, seed=source.seed), notes=(f"from {folder}",))
     found: list[Trial] = []

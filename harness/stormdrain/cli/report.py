@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from .. import store
+from .. import store, stored
 from ..errors import UsageError
 from .options import ManyCommand, is_name, is_python, listed, repository_root
 from .show import quietly
@@ -61,7 +61,7 @@ def command(
             where="--format",
             todo=f"add --out DIR: stormdrain report --format {' '.join(names)} --out ci",
         )
-    folder = run or store.latest(Path(store.REPORTS))
+    folder = run or stored.latest(Path(store.REPORTS))
     loaded = on(store.load_run(folder), listed(pythons))
     around = formats.Around(folder if folder.is_dir() else folder.parent, repository_root())
     if out is not None:
