@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import sys
+from importlib import metadata
 from pathlib import Path
 
 import pytest
@@ -63,6 +65,30 @@ def test_general_mutants_leave_docstrings_and_messages_alone() -> None:
     made = general(PATH, symbols(), range(1, 100))
     old = [SOURCE.encode()[item.start : item.end] for one in made for item in one.splices]
     assert not [text for text in old if text in (b'"much"', b'"too much"', b'"""Say how much."""')]
+
+
+@pytest.mark.parametrize("version", ["3.7.0", "3.80.1", "4.0.0", "2.9"])
+def test_a_mutmut_that_the_adapter_does_not_know_is_told(monkeypatch: pytest.MonkeyPatch, version: str) -> None:
+    monkeypatch.setattr("importlib.metadata.version", lambda name: version)
+    with pytest.raises(UsageError, match=rf"mutmut has changed: this adapter knows 3.8; version {version}") as caught:
+        list(general(PATH, symbols(), [1]))
+    assert "mutmut>=3.8,<4" in caught.value.todo
+
+
+def test_a_mutmut_whose_inside_has_moved_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "mutmut.mutation.mutators", None)
+    with pytest.raises(UsageError, match=r"mutmut has changed: .*mutmut.mutation.mutators"):
+        list(general(PATH, symbols(), [1]))
+
+
+def test_without_mutmut_general_operators_say_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    def absent(name: str) -> str:
+        raise metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr("importlib.metadata.version", absent)
+    with pytest.raises(UsageError, match="need mutmut") as caught:
+        list(general(PATH, symbols(), [1]))
+    assert "stormdrain[mutation]" in caught.value.todo
 
 
 def test_general_mutants_keep_to_the_lines() -> None:
