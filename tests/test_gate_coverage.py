@@ -24,7 +24,8 @@ from stormdrain.model import Baseline, JobCoverage, OnePlatform, RuleResult, Run
 from stormdrain.mutation.campaign import Campaign
 from stormdrain.mutation.touched import Settings, covered, settings_of, touched_files
 from stormdrain.reporting.formats import FILES, render
-from suites import PATH, Bench
+from stormdrain.revisions import available_interpreters
+from suites import PATH, Bench, pure_packages
 
 OLD = """
 import sys
@@ -146,6 +147,18 @@ VALUE = once()
 
 def test_lines_that_run_while_the_suite_is_imported_count_and_those_of_red_tests_do_not(tmp_path: Path) -> None:
     bench = Bench(tmp_path, PIPE, SUITE)
+    with bench.campaign() as campaign:
+        campaign.baseline()
+        assert ran(campaign) == "1-2,4-5,7,10,13,16"
+
+
+def test_from_3_12_on_it_is_the_same_by_sys_monitoring(tmp_path: Path) -> None:
+    newer = [one for one in available_interpreters() if tuple(map(int, one.version.split(".")[:2])) >= (3, 12)]
+    if not newer:
+        pytest.skip("no Python 3.12 or newer is on this machine")
+    (tmp_path / "pure").mkdir()
+    path = (str(pure_packages(tmp_path / "pure")),)
+    bench = Bench(tmp_path, PIPE, SUITE, python=newer[-1].path, path=path)
     with bench.campaign() as campaign:
         campaign.baseline()
         assert ran(campaign) == "1-2,4-5,7,10,13,16"
