@@ -22,7 +22,7 @@ def taken_back(base: str, head: str) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
     for one in numbered(reverts({PATH: old}, {PATH: new}, {PATH: Symbols(new)}), {PATH: new}):
         text = one.texts({PATH: new})[PATH].decode()
-        ast.parse(text)
+        compile(text, PATH, "exec", dont_inherit=True)
         found.setdefault(one.operator, []).append(text)
     return found
 
@@ -131,6 +131,21 @@ def test_a_string_that_spans_lines_keeps_its_blanks_when_its_block_moves_back() 
     namespace: dict[str, object] = {}
     exec(text, namespace)
     assert namespace["f"]() == "\n  x\n    y"  # type: ignore[operator]
+
+
+@pytest.mark.parametrize(
+    ("base", "head"),
+    [
+        ("def f(a):\n    for x in a:\n        x()\n        continue\n", "def f(a):\n    while_(a)\n    x()\n    g()\n"),
+        (
+            "def f():\n    def g():\n        return 1\n    return g\n",
+            "def f():\n    x = 0\n    def g():\n        nonlocal x\n        x = 1\n        return 1\n    return g\n",
+        ),
+    ],
+    ids=["continue", "nonlocal"],
+)
+def test_what_parses_and_is_still_no_program_is_no_mutant(base: str, head: str) -> None:
+    assert taken_back(base, head)  # which compiles each
 
 
 def test_ids_survive_edits_elsewhere_in_the_file() -> None:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import ast
 import difflib
+import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
@@ -60,7 +61,7 @@ def _of_file(path: str, old: bytes, new: bytes, symbols: Symbols) -> Iterator[tu
         key = tuple(found)
         known = key in seen or not found
         seen.add(key)
-        return not known and _parses(new, found)
+        return not known and _compiles(new, found)
 
     plain_before, plain_after = [line.strip() for line in before], [line.strip() for line in after]
     moved = [
@@ -132,11 +133,14 @@ def _indent(line: bytes) -> int:
     return len(line) - len(line.lstrip(b" \t"))
 
 
-def _parses(source: bytes, found: list[Splice]) -> bool:
-    try:
-        ast.parse(apply(source, found))
-    except (SyntaxError, ValueError):
-        return False
+def _compiles(source: bytes, found: list[Splice]) -> bool:
+    """Whether it is still a program: a `continue` without its loop parses, and so does a `nonlocal` of nothing."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            compile(apply(source, found), "mutant", "exec", dont_inherit=True)
+        except (SyntaxError, ValueError):
+            return False
     return True
 
 
