@@ -356,6 +356,12 @@ CHECKS[name] = dataclasses.replace(check, look=check.look and blind, service=che
 """
 """Runs in the worker's interpreter before the worker does."""
 
+UNSEEN_CALLER = """
+from stormdrain.expectations import checks
+checks.Context.accepted = property(lambda self: self.seen.accepted)
+"""
+"""The same, and then nobody looks at who called cancel()."""
+
 KINDS = """
 import sys
 import asyncio
@@ -463,3 +469,21 @@ def test_with_all_checks_in_place_each_canary_is_flagged(campaign: Stager, probe
     assert set(played.cell.canaries) | said >= expected
     assert set(played.cell.canaries.values()) == {Verdict.FAIL}
     assert played.cell.verdict is Verdict.PASS, played.told()
+
+
+@pytest.mark.parametrize("backend", ["asyncio", "uvloop"])
+def test_a_cancel_that_the_probes_own_lines_ask_for_has_a_canary_of_its_own(
+    campaign: Stager, tmp_path: Path, backend: str
+) -> None:
+    if backend == "uvloop":
+        pytest.importorskip("uvloop")
+    name = "cancellation-delivered (the target's own cancel)"
+    (tmp_path / "sitecustomize.py").write_text(UNSEEN_CALLER)
+    with Worker(PYTHON, [str(tmp_path)]) as worker:
+        played = campaign(KINDS, "operation", storms=["calm"], canaries=True, worker=worker, backend=backend)
+    assert played.cell.exit_code == 70
+    assert f"the check {name} did not flag its canary" in played.cell.error
+    assert (
+        campaign(KINDS, "operation", storms=["calm"], canaries=True, backend=backend).cell.canaries[name]
+        is Verdict.FAIL
+    )

@@ -269,10 +269,18 @@ def test_base_waits_for_what_head_fails_in_and_for_no_head_that_has_gone() -> No
 class Session:
     """A campaign that is in the middle of its search: calm once, then as many schedules as one likes."""
 
-    def __init__(self, campaign: Stager, worker: Worker, probe: str, **options: object) -> None:
+    def __init__(
+        self,
+        campaign: Stager,
+        worker: Worker,
+        probe: str,
+        source: str = THIRD,
+        backend: str = "asyncio",
+        **options: object,
+    ) -> None:
         self.worker = worker
-        cell = Cell(KEY, probe, "here", ".".join(map(str, sys.version_info[:3])), "asyncio")
-        request = {"do": "campaign", "file": campaign.write(THIRD), "probe": probe, "roots": [], "search": True}
+        cell = Cell(KEY, probe, "here", ".".join(map(str, sys.version_info[:3])), backend)
+        request = {"do": "campaign", "file": campaign.write(source), "probe": probe, "roots": [], "search": True}
         rest = {"canaries": False, "confirm": False, "storms": ["calm"], "cell": to_json(cell), **options}
         self.answers: Iterator[tuple[str, object]] = worker.ask({**request, **rest})
         self.trials: list[Trial] = []
@@ -343,6 +351,81 @@ def test_what_was_thrown_again_is_kept_though_it_passes_now(campaign: Stager) ->
         played = session.keep(*found.again)
     assert (found.tried, found.drawn, found.schedules) == (1, (), ())
     assert [trial.verdict for trial in played.of(SEARCH)] == [Verdict.PASS]
+
+
+ON_TRIO = """
+import subprocess
+import trio
+from stormdrain import probe
+
+class Service:
+    '''That its child is killed is borne, and so is a cancel; both together leave the helper.'''
+
+    def __init__(self, process, careful):
+        self.process, self.careful, self.closed = process, careful, False
+
+    async def start(self):
+        self.scope = trio.CancelScope()
+        trio.lowlevel.spawn_system_task(self.help)
+        await trio.lowlevel.checkpoint()
+
+    async def help(self):
+        with self.scope:
+            await trio.sleep_forever()
+
+    async def close(self):
+        if self.closed:
+            return
+        self.closed = True
+        try:
+            await trio.sleep(0.1)
+        finally:
+            killed = self.process.poll() == -9
+            self.process.kill()
+            with trio.CancelScope(shield=True):
+                await self.process.wait()
+            if self.careful or not killed or trio.current_effective_deadline() != -float("inf"):
+                self.scope.cancel()
+
+@probe(operation="close", backends=["trio"], parametrize={"careless": False, "careful": True})
+async def service(case):
+    child = case.child("tool", on_eof="stay")
+    process = await trio.lowlevel.open_process([child.path], stdin=subprocess.PIPE)
+    await child.ready()
+    subject = Service(process, case.param)
+    await subject.start()
+    yield subject
+    subject.scope.cancel()
+"""
+
+
+@pytest.mark.long
+def test_on_trio_what_needs_two_faults_is_drawn_and_comes_down_to_the_fewest_and_replays(campaign: Stager) -> None:
+    with Worker(sys.executable, errors=campaign.errors) as worker:
+        session = Session(campaign, worker, "service[careless]", ON_TRIO, "trio", confirm=True)
+        assert session.field.kinds[:2] == ("scope", "kill")
+        found = Search(session.field, session.throw, seed=1, limits=Limits(120, 160)).run()
+        simplest = found.schedules[0]  # another one for each line on which a cancel may land
+        assert sorted(fault.kind for fault in simplest.faults) == ["kill", "scope"]
+        last = max(points_of(simplest))
+        texts = [f"search/w:scope/f:{kind}@{n}" for kind in ("scope", "kill") for n in range(1, last + 3)]
+        assert {thrown.verdict for thrown in session.throw(texts)} <= {Verdict.PASS, Verdict.NA}
+        played = session.keep(simplest)
+        again = campaign(ON_TRIO, "service[careless]", schedules=[str(simplest)], worker=worker, backend="trio")
+    assert played.flagged == {"no-leaked-tasks"}, played.told()
+    (finding,) = played.cell.findings
+    assert (finding.storm, finding.failed, finding.runs) == (SEARCH, 3, 3)
+    assert [one.token for one in again.findings] == [finding.token] == [f"{KEY}/{simplest}"]
+
+
+def test_its_careful_twin_on_trio_bears_whatever_is_drawn(campaign: Stager) -> None:
+    with Worker(sys.executable, errors=campaign.errors) as worker:
+        session = Session(campaign, worker, "service[careful]", ON_TRIO, "trio")
+        found = Search(session.field, session.throw, seed=1, limits=Limits(120, 80)).run()
+        played = session.keep()
+    assert found.schedules == (), found
+    assert found.tried > 10
+    assert played.flagged == set(), played.told()
 
 
 # -- from the command line -----------------------------------------------------

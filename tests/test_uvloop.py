@@ -142,3 +142,70 @@ def test_calm_on_uvloop_meets_the_same_points_every_time(campaign: Stager) -> No
     assert one is not None
     assert other is not None
     assert [point.chain for point in one.points] == [point.chain for point in other.points]
+
+
+VICTIM = (
+    PRELUDE
+    + """
+async def work(case):
+    try:
+        await asyncio.sleep(0.1)
+    except asyncio.CancelledError:
+        if case.param == "passes it on":
+            raise
+
+async def idle(subject, case):
+    await asyncio.sleep(0.05)
+
+@probe(operation=idle, victim="worker", backends=["uvloop"], parametrize={"bad": "swallows it", "good": "passes it on"})
+async def with_worker(case):
+    worker = asyncio.create_task(work(case), name="worker")
+    yield worker
+    await asyncio.wait([worker])
+"""
+)
+
+
+def test_another_task_than_the_operations_gets_the_faults_on_uvloop(campaign: Stager) -> None:
+    bad = campaign(VICTIM, "with_worker[bad]", storms=["cancel-sweep"], backend="uvloop")
+    assert bad.flagged == {"cancellation-delivered"}, bad.told()
+    assert {finding.message for finding in bad.findings} == {
+        "the cancel was accepted by 'worker', and it returned as if nothing had happened"
+    }
+    good = campaign(VICTIM, "with_worker[good]", storms=["cancel-sweep"], backend="uvloop")
+    assert good.flagged == set(), good.told()
+    assert good.cell.verdict is Verdict.PASS
+
+
+FORGOTTEN = (
+    PRELUDE
+    + """
+async def fails(subject, case):
+    def made():
+        return asyncio.get_running_loop().create_future()  # blame
+    made().set_exception(RuntimeError("nobody looks at this"))
+
+async def own_future(subject, case):
+    asyncio.Future().set_exception(RuntimeError("nor at this"))  # blame
+
+@probe(operation=fails, closes=False, backends=["uvloop"])
+async def by_the_loop(case):
+    yield []
+
+@probe(operation=own_future, closes=False, backends=["uvloop"])
+async def by_itself(case):
+    yield []
+"""
+)
+
+
+@pytest.mark.parametrize(("name", "place"), [("by_the_loop", 0), ("by_itself", 1)])
+def test_the_line_that_made_a_future_that_nobody_retrieved_is_named_on_uvloop(
+    campaign: Stager, name: str, place: int
+) -> None:
+    lines = [n for n, line in enumerate(FORGOTTEN.splitlines(), 1) if "# blame" in line]
+    played = campaign(FORGOTTEN, name, storms=["calm"], backend="uvloop")
+    (finding,) = played.findings
+    assert finding.expectation == "no-loop-reports"
+    assert finding.site is not None
+    assert finding.site.line == lines[place]

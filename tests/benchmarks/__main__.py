@@ -9,7 +9,7 @@ from pathlib import Path
 from stormdrain.model import Cell, CellResult, Trial, from_json, to_json
 from stormdrain.workers import Worker
 
-from . import mutants_per_second
+from . import mutants_per_second, sweep_with_pairs
 
 HERE = Path(__file__).parent
 JOBS = 2
@@ -51,6 +51,7 @@ def main() -> int:
     slow, count, spent = trials_a_second("real", 4)
     print(f"  real time     {slow:8.2f} trials/s   ({count} trials in {spent:.1f} s)")
     print(f"  ratio         {fast / slow:8.0f} x")
+    sweep_with_pairs.main()
     return mutants_per_second.main()
 
 

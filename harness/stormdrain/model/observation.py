@@ -229,8 +229,6 @@ class Observation:
     reports: tuple[Report, ...] = ()
     blocked: tuple[Blocked, ...] = ()
     hang: Hang | None = None
-    items: dict[str, str] = field(default_factory=dict)
-    """Fate of what was handed over: `received`, `available`, `lost`."""
     holds: dict[str, float] = field(default_factory=dict)
     """Real seconds for which the clock was held, by reason."""
     imported: tuple[str, ...] = ()

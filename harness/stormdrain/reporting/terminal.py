@@ -13,7 +13,7 @@ from typing import TextIO
 from rich.console import Console
 from rich.text import Text
 
-from ..model import Run, Verdict
+from ..model import CellResult, Run, Verdict
 from . import digest
 from .escape import block, console, plain
 from .groups import Group, confirmed, group_findings
@@ -155,13 +155,20 @@ def _cells(page: Page, run: Run) -> None:
             page.say((plain(trouble), "yellow"), indent=11)
         if result.verdict is Verdict.ERROR and not result.storms:
             continue
-        said = [number.sentence()]
+        said = [*_speed(result), number.sentence()]
         if number.canaries:
             said.append(f"canaries {number.flagged} of {number.canaries} flagged")
         if result.confirmed_passes and not result.confirmed_passes.endswith(" 0"):
             said.append(f"PASS also in real time: {plain(result.confirmed_passes, 40)}")
         page.say(("; ".join(said), "dim"), indent=11)
     page.gap()
+
+
+def _speed(result: CellResult) -> list[str]:
+    """How many points an operation on a loop has, and how many trials a second it got, over the whole campaign."""
+    if not result.points or not result.seconds:
+        return []
+    return [f"{len(result.points)} points, {result.trials / result.seconds:.1f} trials/s"]
 
 
 def _findings(page: Page, run: Run) -> None:

@@ -32,6 +32,7 @@ def field(ground: Ground, met: int = 0, known: tuple[str, ...] = ()) -> Field:
     wraps, failures = [""], [""]
     if asyncio and not spec.victim:
         wraps += [f"{kind}={SHORT:g}" for kind in _timeouts(ground)]
+    if not spec.victim:
         failures += [call if ":" in call else f"{call}:RuntimeError" for call in spec.fail]
     return Field(
         points=tuple(sorted([*calm[: POINTS - len(later)], *later][:POINTS])),

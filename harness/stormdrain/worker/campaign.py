@@ -235,25 +235,25 @@ class Campaign:
 
     def _canaries(self) -> None:
         """Every expectation must flag the subject that breaks it."""
-        flock = {canary.expectation: canary for canary in canaries(self.cell.backend)}
-        kind = self.probe.kind
-        if missing := sorted(name for name, check in CHECKS.items() if check.of(kind) and name not in flock):
+        flock = canaries(self.cell.backend)
+        kind, there = self.probe.kind, {canary.expectation for canary in flock}
+        if missing := sorted(name for name, check in CHECKS.items() if check.of(kind) and name not in there):
             raise Broken(f"the expectation {missing[0]} has no canary", code=70)
-        for canary in flock.values():
+        for canary in flock:
             if canary.na:  # said by name: what is not checked here must not look like a clean bill
-                self.notes.append(Note("canary", f"{canary.expectation}: {canary.na}"))
-        expected = [canary for canary in flock.values() if not canary.na]
+                self.notes.append(Note("canary", f"{canary.name}: {canary.na}"))
+        expected = [canary for canary in flock if not canary.na]
         orders = [replace(canary.order) for canary in expected]
-        byorder = {id(order): canary for order, canary in zip(orders, expected)}
-        for result in self.pool.run(orders):
-            canary = byorder[id(result.order)]
+        results = {id(result.order): result for result in self.pool.run(orders)}
+        for canary, order in zip(expected, orders):
+            result = results[id(order)]
             verdict = self._judge_canary(canary.expectation, result)
-            self.canary_verdicts[canary.expectation] = verdict
+            self.canary_verdicts[canary.name] = verdict
             if verdict is not Verdict.FAIL:
                 seen = result.observation
                 why = result.error.strip().splitlines()[-1:] if result.error else [_told(seen)]
                 raise Broken(
-                    f"the check {canary.expectation} did not flag its canary here ({verdict.value}; {why[0] if why else ''}): "
+                    f"the check {canary.name} did not flag its canary here ({verdict.value}; {why[0] if why else ''}): "
                     "a check that cannot fail is worth nothing",
                     "run `stormdrain doctor` with this interpreter; if it fails there too, this is a fault of stormdrain",
                     70,

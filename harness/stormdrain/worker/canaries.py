@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..model import Failure, Fault, Schedule, When, Wrap
+from .chains import roots
 from .script import Probe
 from .trial import Order
 
@@ -94,6 +95,18 @@ async def _cancel_twice(subject: Subject, case: Any) -> None:
         raise
 
 
+async def _cancel_itself(subject: Subject, case: Any) -> None:
+    """Be cancelled by a line of the probe's own, not by a storm, and swallow that."""
+    roots.probe = __file__  # a canary's trial is a process of its own, and this is its probe
+    task = asyncio.current_task()
+    assert task is not None
+    asyncio.get_running_loop().call_soon(lambda: task.cancel())
+    try:
+        await asyncio.sleep(1)
+    except asyncio.CancelledError:
+        await asyncio.sleep(0.1)
+
+
 async def _report(subject: Subject, case: Any) -> None:
     future = asyncio.get_running_loop().create_future()
     future.set_exception(RuntimeError("nobody looks at this"))
@@ -144,11 +157,21 @@ class Canary:
     """An expectation, and an order under which its subject breaks it.
 
     na: why there can be no such subject here; its order is then not run.
+    about: what it is about, where the expectation has another canary besides.
     """
 
     expectation: str
     order: Order
     na: str = ""
+    about: str = ""
+
+    @property
+    def name(self) -> str:
+        """What it is called in the result."""
+        return f"{self.expectation} ({self.about})" if self.about else self.expectation
+
+
+OWN_CANCELS = "the target's own cancel"
 
 
 def canary(
@@ -158,6 +181,7 @@ def canary(
     na: str = "",
     exit_bound: float = 5.0,
     backend: str = "asyncio",
+    about: str = "",
     **options: Any,
 ) -> Canary:
     async def subject(case: Any) -> AsyncIterator[Subject]:
@@ -173,7 +197,7 @@ def canary(
         follow_up=options.get("follow_up") is not None,
         exit_bound=exit_bound,
     )
-    return Canary(expectation, order, na)
+    return Canary(expectation, order, na, about)
 
 
 _CANCEL = Fault("cancel", When("after", 0.02))
@@ -200,6 +224,7 @@ def canaries(backend: str) -> list[Canary]:
         of("no-leaked-threads", leave_thread),
         of("no-leaked-descriptors", leave_descriptor),
         of("cancellation-delivered", _swallow, once),
+        of("cancellation-delivered", _cancel_itself, about=OWN_CANCELS),
         of("timeout-converts", _swallow, Schedule("timeout", Wrap("wait_for", 0.05))),
         canary(
             "cleanup-error-kept", lose_error, Schedule("fail", None, (), (Failure("cleanup", "RuntimeError"),), "alone")

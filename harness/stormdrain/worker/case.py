@@ -24,7 +24,7 @@ class Case:
 
     Attributes:
         param: the value of the probe's parameter set, None without `parametrize`.
-        backend: `asyncio` or `trio`.
+        backend: `asyncio`, `uvloop` or `trio`.
         path: a folder of this trial's own; it is gone afterwards.
     """
 

@@ -155,7 +155,7 @@ def probe(
     Args:
         operation: a method's name, or an async function of subject and case. `__aexit__`: the
             subject is an async context manager, which is entered and left.
-        backends: `asyncio`, `trio`: where it runs.
+        backends: `asyncio`, `uvloop`, `trio`: where it runs; all that are named.
         count: methods of the subject (dotted paths) whose entries are counted.
         fail: calls of the subject (dotted paths) that storms may make raise; `:` and the name of a
             built-in exception may follow (default: RuntimeError).
