@@ -10,6 +10,7 @@ from stormdrain.lab import read_script
 from stormdrain.model import Cell, CellResult, ProbeSpec, Trial, from_json, to_json
 from stormdrain.revisions import Cache, available_interpreters, find_interpreters, prepare, resolve
 from stormdrain.workers import Worker
+from test_public_bugs import TURNS
 
 ROOT = Path(__file__).parents[1]
 PYTHON = "3.11"
@@ -45,8 +46,9 @@ def played(name: str, release: str, storms: tuple[str, ...] = ()) -> tuple[list[
 
 
 @pytest.mark.long
+@pytest.mark.parametrize("run", TURNS)
 @pytest.mark.parametrize("name", CASES)
-def test_the_release_with_the_bug_fails_each_time_in_the_expectation_that_is_about_it(name: str) -> None:
+def test_the_release_with_the_bug_fails_each_time_in_the_expectation_that_is_about_it(name: str, run: int) -> None:
     _, bad, _, expected = CASES[name]
     trials, cell = played(name, bad)
     assert {finding.expectation for finding in cell.findings} == expected
@@ -57,7 +59,7 @@ def test_the_release_with_the_bug_fails_each_time_in_the_expectation_that_is_abo
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("run", range(3))
+@pytest.mark.parametrize("run", TURNS)
 @pytest.mark.parametrize("name", CASES)
 def test_the_release_without_it_passes(name: str, run: int) -> None:
     trials, cell = played(name, CASES[name][2])

@@ -1,11 +1,14 @@
 """Released versions with a fault that became known, and those without: the probes in probes/public tell them apart.
 
 Those of the interpreter itself need no package and run always, one run each; the
-others install old releases and run three times.
+others install old releases and run three times, or as often as STORMDRAIN_TURNS says:
+
+    STORMDRAIN_TURNS=20 pytest --long tests/test_public_bugs.py tests/test_case_public_services.py
 """
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,6 +19,8 @@ from stormdrain.model import CellResult, Verdict
 from stormdrain.revisions import available_interpreters
 
 FOLDER = Path(__file__).parents[1] / "probes" / "public"
+TURNS = range(1, 1 + int(os.environ.get("STORMDRAIN_TURNS", "3")))
+"""How often each release is run."""
 
 
 @dataclass(frozen=True)
@@ -98,7 +103,7 @@ def test_a_fault_of_the_interpreter_is_told_from_its_absence(
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("turn", [1, 2, 3])
+@pytest.mark.parametrize("turn", TURNS)
 @pytest.mark.parametrize(
     ("script", "expectation", "revision", "python", "bad"), [*STDLIB, *(side for case in CASES for side in case.sides)]
 )
