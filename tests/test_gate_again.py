@@ -5,14 +5,18 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import psutil
 import pytest
 
+from building import failing_cell, failing_trial, passing_cell
 from revising import write
 from stormdrain import store
-from stormdrain.known import folder_digest, key_of
+from stormdrain.known import Known, folder_digest, key_of
+from stormdrain.model import Verdict
+from stormdrain.revisions import Cache
 from test_cli import stormdrain
 from test_cli_end_to_end import GATE, PROBE, TIDY, VERSION, project
 
@@ -122,3 +126,15 @@ def test_what_is_compiled_or_hidden_does_not_count_as_content(tmp_path: Path) ->
     assert folder_digest(tmp_path) == before
     write(tmp_path, {"two.py": "1"})
     assert folder_digest(tmp_path) != before
+
+
+def test_what_a_cell_came_to_last_takes_the_place_of_what_was_kept_before(tmp_path: Path) -> None:
+    known = Known(Cache(tmp_path), "2030-01-02")
+    known.put("key", passing_cell(), [])
+    known.put("key", failing_cell(), [failing_trial()])
+    kept = known.get("key")
+    assert kept is not None
+    assert kept.result.verdict is Verdict.FAIL
+    assert len(kept.trials) == 1
+    known.put("other", replace(failing_cell(), error="it broke"), [])
+    assert known.get("other") is None

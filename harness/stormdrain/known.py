@@ -94,7 +94,8 @@ class Known:
         return replace(kept, result=replace(kept.result, notes=(*kept.result.notes, note)))
 
     def put(self, key: str, result: CellResult, trials: Sequence[Trial]) -> None:
-        """Keep what a cell came to, where that was decided."""
+        """Keep what a cell came to, where that was decided, in place of what was kept before."""
         undecided = any(tally.unresolved for tally in result.storms)
         if result.verdict in _SOUND and not result.error and not undecided:
+            self._cache.drop("cells", key)
             self._cache.make("cells", key, Kept, lambda folder: Kept(self._day, result, tuple(trials)))
