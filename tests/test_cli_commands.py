@@ -321,3 +321,24 @@ def test_a_probe_script_that_is_not_there_is_told(tmp_path: Path) -> None:
     done = stormdrain("probe", cwd=tmp_path, code=2)
     assert "where: probes" in done.stderr
     assert "stormdrain init" in done.stderr
+
+
+def test_init_of_a_name_that_a_module_does_not_have_writes_nothing(tmp_path: Path) -> None:
+    package(tmp_path)
+    wrong = stormdrain("init", "pkg.inner.server:LSPServr", cwd=tmp_path, code=2)
+    assert "pkg.inner.server has no 'LSPServr'" in wrong.stderr
+    assert "did you mean pkg.inner.server:LSPServer?" in wrong.stderr
+    assert not (tmp_path / "probes").exists()
+
+
+def test_init_beside_a_pyproject_that_is_not_toml_writes_nothing(tmp_path: Path) -> None:
+    (tmp_path / "pyproject.toml").write_text('[project]\nname = "x\n')
+    wrong = stormdrain("init", "pkg:Link", cwd=tmp_path, code=2)
+    assert "not TOML" in wrong.stderr
+    assert not (tmp_path / "probes").exists()
+
+
+def test_init_into_a_place_that_cannot_be_written_is_told(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    wrong = stormdrain("init", "pkg:Link", "--out", "file/probes", cwd=tmp_path, code=2)
+    assert "the folder cannot be made" in wrong.stderr

@@ -10,7 +10,7 @@ import click
 from .. import store
 from ..errors import UsageError
 from .options import project_root
-from .target import Target, read
+from .target import Target, names_of, read
 
 _HEAD = '''\
 """{name}{what}: what must hold however it is disturbed."""
@@ -60,9 +60,17 @@ def command(target: str, out: Path) -> int:
     """
     module, name, operation = read_target(target)
     found = read(module, name)
+    if found is None:
+        known_name(module, name)
     if found is not None and found.methods:
         operation = known_operation(found, name, operation, explicit="." in target.partition(":")[2])
-    out.mkdir(parents=True, exist_ok=True)
+    configured = configuration(Path("pyproject.toml"), out)
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(
+            f"the folder cannot be made: {error.strerror}", where=str(out), todo="name another folder with --out"
+        ) from error
     function = re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", name).lower()
     path = out / f"{function}.py"
     if path.exists():
@@ -70,7 +78,8 @@ def command(target: str, out: Path) -> int:
     text = script(module, name, operation, function if operation else f"{function}_probe", found)
     store.write_atomically(path, text)
     print(path)
-    if configure(Path("pyproject.toml"), out):
+    if configured:
+        store.write_atomically(Path("pyproject.toml"), configured)
         print("pyproject.toml: [tool.stormdrain.gate] added")
     if found is None:
         print(f"the source of {module}:{name} was not found here or installed: fill in how it is built")
@@ -83,6 +92,26 @@ def command(target: str, out: Path) -> int:
         head = " --head path:."
     print(f"next: look at how the subject is built, then `stormdrain probe {path}{head}`")
     return 0
+
+
+def known_name(module: str, name: str) -> None:
+    """See that a module that is here has the name.
+
+    Raises:
+        UsageError: it is here, and does not.
+    """
+    from ..gate.nearest import nearest
+
+    there = names_of(module)
+    if there is None or name in there[1]:
+        return
+    file, names = there
+    near = nearest(name, names)
+    raise UsageError(
+        f"{module} has no {name!r}",
+        where=str(file),
+        todo=f"did you mean {module}:{near}?" if near else "name a class or a function that it defines",
+    )
 
 
 def known_operation(found: Target, name: str, operation: str, *, explicit: bool) -> str:
@@ -149,10 +178,14 @@ def read_target(target: str) -> tuple[str, str, str]:
     return module, name, operation
 
 
-def configure(file: Path, folder: Path) -> bool:
-    """Add a gate to a pyproject.toml that has none; returns whether it was added."""
+def configuration(file: Path, folder: Path) -> str:
+    """The text of a pyproject.toml with a gate added; empty where there is no such file, or a configuration in it.
+
+    Raises:
+        UsageError: it is not TOML.
+    """
     if not file.exists():
-        return False
+        return ""
     import tomlkit
     from tomlkit.exceptions import ParseError
 
@@ -160,9 +193,9 @@ def configure(file: Path, folder: Path) -> bool:
     try:
         tables = tomlkit.parse(text)
     except ParseError as error:
-        raise UsageError(f"the file is not TOML: {error}", where=str(file), todo="mend that line") from error
+        what = str(error).replace("'\\x00'", "the end of the file")
+        raise UsageError(f"the file is not TOML: {what}", where=str(file), todo="mend that line") from error
     if "stormdrain" in tables.get("tool", {}):
-        return False
+        return ""
     # Appended, so that the rest of the file stays byte for byte.
-    store.write_atomically(file, text.rstrip("\n") + "\n" + _CONFIG.format(folder=folder.as_posix()))
-    return True
+    return text.rstrip("\n") + "\n" + _CONFIG.format(folder=folder.as_posix())

@@ -73,6 +73,24 @@ def read(module: str, name: str) -> Target | None:
     return None
 
 
+def names_of(module: str) -> tuple[Path, frozenset[str]] | None:
+    """A module's file and all names that its source binds; None where it is not found or may have others, too."""
+    for root, _ in _roots(module):
+        stem = root.joinpath(*module.split("."))
+        file = stem / "__init__.py" if (stem / "__init__.py").is_file() else stem.with_suffix(".py")
+        try:
+            tree = ast.parse(file.read_bytes())
+        except (OSError, SyntaxError, ValueError):
+            continue
+        nodes = list(ast.walk(tree))
+        names = {node.name for node in nodes if isinstance(node, Node)}
+        names |= {node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
+        aliases = [alias for node in nodes if isinstance(node, ast.Import | ast.ImportFrom) for alias in node.names]
+        names |= {alias.asname or alias.name.partition(".")[0] for alias in aliases}
+        return None if names & {"*", "__getattr__", "globals"} else (file, frozenset(names))
+    return None
+
+
 def _roots(module: str) -> Iterator[tuple[Path, str]]:
     """Folders that the module may be imported from, and the release that is installed there."""
     top = module.partition(".")[0]
