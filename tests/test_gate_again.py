@@ -138,3 +138,18 @@ def test_what_a_cell_came_to_last_takes_the_place_of_what_was_kept_before(tmp_pa
     assert len(kept.trials) == 1
     known.put("other", replace(failing_cell(), error="it broke"), [])
     assert known.get("other") is None
+
+
+@pytest.mark.long
+def test_mutate_says_why_there_is_nothing_to_do(project: Path) -> None:
+    write(project, {"tidy/tests/test_pump.py": TESTS})
+    same = ("mutate", "--base", "path:tidy", "--head", "path:tidy", "--python", VERSION)
+    done = stormdrain(*same, "--tests", "tests", cwd=project, code=3)
+    assert "no mutant: the diff from path:tidy to path:tidy changes no Python statement" in done.stdout
+    wrong = stormdrain(*same, "--tests", "nowhere", cwd=project, code=2)
+    assert "these tests are not there: nowhere" in wrong.stderr
+    other = ("mutate", "--base", "path:leaky", "--head", "path:tidy", "--python", VERSION, "--tests", "tests")
+    bare = stormdrain(*other, cwd=project, code=4)
+    assert "pytest is not in the environment of the code under test" in bare.stderr
+    assert "--with pytest" in bare.stderr
+    assert "Traceback" not in bare.stderr

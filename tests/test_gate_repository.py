@@ -232,7 +232,7 @@ def test_a_pull_request_that_adds_a_probe_can_only_add_failures(here: Maintainer
     here.branch({**files, "tests/test_valve.py": of(TEST, "valve")})
     gated = here.gate(code=1)
     assert "findings" in gated.broken
-    assert "2 new" in gated.rule("findings").figure
+    assert "2 N/A on base" in gated.rule("findings").figure
     assert any("head's new probe valve.py was added" in note for note in gated.run.notes)
     write(here.folder, {"src/pond/valve.py": source("Valve", TIDY)})
     assert here.gate(code=0).broken == set()

@@ -404,16 +404,10 @@ class Lab:
         worker.send({"keep": list(kept), "note": found.told(request.seed)})
 
     def _specs(self, worker: Worker, post: Post, file: str, roots: list[str]) -> list[ProbeSpec]:
-        """What the script's probes say of themselves, on this revision and interpreter.
-
-        None where base lacks what the script imports: then its probes are new, and base excuses nothing.
-        """
+        """What the script's probes say of themselves, on this revision and interpreter."""
         try:
             answers = list(worker.ask({"do": "list", "file": file, "roots": roots}))
         except UsageError as error:
-            if post.role == "base" and "does not import" in error.what:
-                self.listen(f"base cannot import {post.script.path.name}, so its probes are new")
-                return []
             error.where += f" (with {post.revision.spec} on {post.environment.interpreter.version})"
             raise
         return [from_json(ProbeSpec, body) for _, body in answers]

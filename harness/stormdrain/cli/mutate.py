@@ -166,6 +166,10 @@ def run_mutants(run: Run, request: MutationRequest, listen: Listen, within: Toge
     from ..revisions import Cache
 
     mutants, baselines = run_all(dataclasses.replace(request, cache=Cache(progress=listen)), listen, within)
+    if not mutants:
+        change = f"the diff from {request.base} to {request.head}" if request.base else "what was asked for"
+        why = f"no mutant: {change} changes no Python statement of a file that both have (--symbol names more)"
+        run = dataclasses.replace(run, notes=(*run.notes, why))
     taken = sum(bool(one.taken) for one in mutants)
     note = f"{taken} mutants: results taken from earlier runs, nothing that they depend on has changed"
     return dataclasses.replace(

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from ..errors import UsageError
 from ..model import Touched
-from ..revisions import Cache, EnvironmentConfig, Revision
+from ..revisions import Cache, EnvironmentConfig, Revision, available_interpreters
 from .plan import Plan, read_plan
 
 SOURCES = ("plan", "revert", "operator", "general", "neutral")
@@ -21,7 +21,7 @@ class MutationRequest:
     head, base: revisions; what a plan's `[target]` says is taken where they are empty.
     tests: looked up in head's tree, then in the current directory.
     plans: plan files; symbols: qualified names that general sources act on.
-    pythons: interpreters, as `find_interpreters` takes them.
+    pythons: interpreters, as `find_interpreters` takes them; none: the newest one found.
     sources: which kinds of mutants are made.
     tests_too: whether the assertions of tests that are new since base are mutated, too.
     shard: `(k, n)`: only the k-th of n parts of the mutants, by their ids.
@@ -64,7 +64,9 @@ def completed(request: MutationRequest) -> tuple[MutationRequest, tuple[Plan, ..
     if not tests:
         raise UsageError("no tests are named", where="--tests", todo="give --tests PATH, or `tests` in the plan")
     requires = request.requires + tuple(line for plan in plans for line in plan.requires)
-    return replace(request, head=head, base=base, tests=tests, requires=requires), plans
+    found = available_interpreters() if not request.pythons else ()
+    pythons = (found[-1].path,) if found else request.pythons
+    return replace(request, head=head, base=base, tests=tests, requires=requires, pythons=pythons), plans
 
 
 def find_tests(request: MutationRequest, revision: Revision) -> tuple[tuple[str, ...], str]:

@@ -92,6 +92,8 @@ def run(
             (side, [together.begin(partial(_run_part, request, side, one, together)) for one in side.environments])
             for side in sides(request, plans, interpreters, together.listen)
         ]
+        if not begun:
+            find_tests(request, resolve(request.head, project=request.project, cache=request.cache))
         for side, futures in begun:
             parts = [future.result() for future in futures]
             baselines += [part.baseline for part in parts]

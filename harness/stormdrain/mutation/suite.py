@@ -170,8 +170,15 @@ class SuiteProcess:
             raise self._cannot_collect(next(iter(errors.values()), "no test was found"))
 
     def _cannot_collect(self, why: str) -> BaselineError:
+        told = why.strip().rpartition("\n")[2]
+        if "No module named 'pytest'" in why:
+            return BaselineError(
+                "the suite cannot be collected: pytest is not in the environment of the code under test",
+                where=self.spec.label,
+                todo='add --with pytest, or requires = ["pytest"] in [tool.stormdrain.environment]',
+            )
         return BaselineError(
-            f"the suite cannot be collected: {why.strip().rpartition(chr(10))[2]}\n{self.log()}",
+            f"the suite cannot be collected: {told}\n{self.log()}".rstrip(),
             where=self.spec.label,
             todo="make `pytest` collect these tests in that environment (requirements, paths)",
         )
