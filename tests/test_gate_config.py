@@ -198,3 +198,16 @@ def test_the_line_of_a_key_is_found_in_its_own_table() -> None:
     assert line_of(text, "c", "y", 1) == 8
     assert line_of(text, "d", "e") == 9
     assert line_of(text, "b", "nothing") == 3
+
+
+def test_a_key_in_the_wrong_table_is_sent_to_the_right_one(tmp_path: Path) -> None:
+    file = tmp_path / "gate.toml"
+    for table, key, right in (
+        ("tool.stormdrain", "pythons", "tool.stormdrain.gate"),
+        ("tool.stormdrain.gate", "base", "tool.stormdrain"),
+        ("tool.stormdrain.gate", "requires", "tool.stormdrain.environment"),
+    ):
+        file.write_text(f"[{table}]\n{key} = 1\n")
+        with pytest.raises(UsageError) as caught:
+            load_config(file)
+        assert caught.value.todo == f"{key} belongs in [{right}]"

@@ -10,8 +10,8 @@ import sys
 from pathlib import Path
 
 import pytest
-import tomllib
 
+from stormdrain.gate.config import load_config
 from test_cli import stormdrain
 
 README = (Path(__file__).parents[1] / "README.md").read_text()
@@ -40,12 +40,14 @@ def test_every_command_is_one() -> None:
             command.make_context(name, list(words), resilient_parsing=False)
 
 
-def test_every_script_compiles_and_every_table_is_read() -> None:
+def test_every_script_compiles_and_every_table_is_read(tmp_path: Path) -> None:
     for text in blocks("python"):
         if not text.startswith(" "):
             compile(text, "README.md", "exec", flags=0, dont_inherit=True)
-    for text in blocks("toml"):
-        tomllib.loads(text)
+    for number, text in enumerate(blocks("toml")):
+        file = tmp_path / f"{number}.toml"
+        file.write_text(text)
+        assert load_config(file).found
 
 
 def test_what_is_said_to_be_explained_is(tmp_path: Path) -> None:

@@ -161,6 +161,8 @@ class _Reader:
             if key not in known:
                 guess = nearest(key, known)
                 todo = f"did you mean {guess!r}?" if guess else "known are: " + ", ".join(sorted(known))
+                if other := next((name for name, keys in KEYS.items() if key in keys), ""):
+                    todo = f"{key} belongs in [{other}]"
                 raise self.wrong(table, key, f"[{table}] has no key {key!r}", todo, entry)
             if not fits(value, known[key]):
                 raise self.wrong(table, key, f"{key} in [{table}] must be {known[key]}", "", entry)

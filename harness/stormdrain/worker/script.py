@@ -259,7 +259,9 @@ def load(file: str) -> list[Probe]:
             raise UsageError(
                 f"The probe script does not import: {type(error).__name__}: {error}",
                 where=_where(error, file),
-                todo="run it with the target's interpreter, or name what it needs in requires=[...] or --with",
+                todo="run it with the target's interpreter, or name what it needs in requires=[...] or --with"
+                if isinstance(error, ImportError)
+                else "mend that line",
             ) from error
     found = [probe for value in list(vars(module).values()) if isinstance(probe := getattr(value, MARK, None), Probe)]
     if not found:
