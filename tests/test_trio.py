@@ -338,8 +338,9 @@ def test_every_canary_is_flagged_and_the_one_that_cannot_be_is_named(campaign: S
     played = campaign(SOURCE, "swallows[good]", storms=["cancel-storm"], backend="trio", canaries=True)
     assert not played.cell.error, played.told()
     assert played.cell.canaries == dict.fromkeys(OF_OPERATIONS - {"cancel-count-balanced"}, Verdict.FAIL)
-    (unflagged,) = [note.message for note in played.cell.notes if note.expectation == "canary"]
-    assert unflagged.startswith("cancel-count-balanced: trio counts no cancels")
+    counted, own = sorted(note.message for note in played.cell.notes if note.expectation == "canary")
+    assert counted.startswith("cancel-count-balanced: trio counts no cancels")
+    assert own.startswith("cancellation-delivered (the target's own cancel): ")
 
 
 # -- time -------------------------------------------------------------------------
@@ -774,7 +775,8 @@ trio_internals.SEES_THROWN = False
     played = campaign(source, "swallows[bad]", **options)
     assert not played.cell.error, played.told()
     unjudged = {note.message.partition(":")[0] for note in played.cell.notes if note.expectation == "canary"}
-    assert unjudged == {"cancellation-delivered", "timeout-converts", "cancel-count-balanced"}
+    own = "cancellation-delivered (the target's own cancel)"
+    assert unjudged == {"cancellation-delivered", own, "timeout-converts", "cancel-count-balanced"}
     assert seen(played.trials[-1]).thrown is None
     assert played.flagged == set()
 
