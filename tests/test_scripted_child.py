@@ -701,6 +701,11 @@ class TestFraming:
         assert reader.feed(b"q" * 5000 + frame[:50]) == []
         assert reader.feed(frame[50:]) == [Frame(7, "line", b"x" * 100)]
 
+    def test_a_value_that_holds_the_text_of_a_key_is_not_taken_for_it(self) -> None:
+        assert actor.json_value(b'{"_":"\\"a","a":0}', b"a") == b"0"
+        assert actor.json_value(b'{"type":"id","id":7}', b"id") == b"7"
+        assert actor.json_value(b'{"_":"\\"a"}', b"a") == b"null"
+
     @law
     @given(
         st.dictionaries(

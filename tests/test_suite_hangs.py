@@ -169,7 +169,7 @@ def test_a_loop_names_the_line(outcome: Outcome) -> None:
 
 def test_what_a_mutant_leaves_behind_is_counted(outcome: Outcome) -> None:
     assert outcome.records["leaks"].left == {"here": 2}
-    assert outcome.records["daemon"].left["here"] >= 2, "an intermediate process may not have left yet"
+    assert outcome.records["daemon"].left["here"] >= 1, "it is counted at one moment, in which a fork may be under way"
     assert outcome.records["wrong"].left == {}
 
 

@@ -247,10 +247,14 @@ def expand(template: bytes, line: bytes, known: "dict[bytes, bytes] | None" = No
 
 def json_value(line: bytes, key: bytes) -> bytes:
     """The text of the first scalar value of a JSON key, else `null` (`json` is slow to import)."""
-    text = line.partition(b'"' + key + b'"')[2].lstrip()
-    if text[:1] != b":":
+    name = b'"' + key + b'"'
+    at = line.find(name)
+    # A value may hold the key's text between quotation marks, which are escaped there.
+    while at >= 0 and (line[at - 1 : at] == b"\\" or line[at + len(name) :].lstrip()[:1] != b":"):
+        at = line.find(name, at + 1)
+    if at < 0:
         return b"null"
-    text = text[1:].lstrip()
+    text = line[at + len(name) :].lstrip()[1:].lstrip()
     if text[:1] == b'"':
         end = 1
         while end < len(text) and text[end] != 34:
