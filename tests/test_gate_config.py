@@ -9,7 +9,7 @@ import pytest
 
 from stormdrain.cli.checked import check_files, check_names
 from stormdrain.errors import UsageError
-from stormdrain.gate.config import load_config, load_environment
+from stormdrain.gate.config import load_config
 from stormdrain.gate.located import anchored, line_of
 from test_cli import stormdrain
 
@@ -82,7 +82,7 @@ def test_a_project_without_a_table_of_ours_has_the_defaults(tmp_path: Path) -> N
     config = load_config(write(tmp_path, "[project]\nname = 'x'\n"))
     assert not config.found
     assert config.policy.base_rule == "new"
-    assert load_environment(tmp_path / "nowhere.toml").dependencies == "metadata"
+    assert load_config(tmp_path / "nowhere.toml", must_exist=False).environment.dependencies == "metadata"
 
 
 @pytest.mark.parametrize(

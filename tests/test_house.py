@@ -239,7 +239,7 @@ def test_a_link_folder_that_others_can_write_is_refused(tmp_path: Path) -> None:
 
 
 def test_every_error_that_a_user_meets_says_what_to_do_next() -> None:
-    errors = {"UsageError", "Inconclusive", "BaselineError", "CannotWrite", "StormdrainError"}
+    errors = {"UsageError", "BaselineError", "CannotWrite", "StormdrainError"}
     silent = []
     for path in modules():
         for node in ast.walk(ast.parse(path.read_bytes())):

@@ -43,12 +43,6 @@ class UsageError(StormdrainError):
     exit_code = 2
 
 
-class Inconclusive(StormdrainError):
-    """Something needed for a verdict could not be decided (exit 3)."""
-
-    exit_code = 3
-
-
 class BaselineError(StormdrainError):
     """The baseline is broken: calm does not behave alike, or tests are red before any mutant (exit 4)."""
 

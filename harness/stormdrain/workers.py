@@ -15,7 +15,7 @@ import signal
 import subprocess
 import tempfile
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -193,9 +193,3 @@ class Worker:
 
     def __exit__(self, *exc: object) -> None:
         self.close()
-
-
-def ask_all(worker: Worker, request: Mapping[str, Any], take: Callable[[str, Any], None]) -> None:
-    """Ask and hand every answer to `take`."""
-    for kind, body in worker.ask(request):
-        take(kind, body)

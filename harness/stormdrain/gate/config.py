@@ -140,11 +140,6 @@ def load_config(file: Path, *, must_exist: bool = True) -> Config:
     return _Reader(file, text).config(tool["stormdrain"])
 
 
-def load_environment(file: Path) -> EnvironmentConfig:
-    """`[tool.stormdrain.environment]` of a file, the defaults where there is none."""
-    return load_config(file, must_exist=False).environment
-
-
 class _Reader:
     def __init__(self, file: Path, text: str) -> None:
         self.file, self.text = file, text

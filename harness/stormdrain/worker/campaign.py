@@ -19,7 +19,6 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from ..errors import UsageError
 from ..expectations import CHECKS, Context, Judgement, judge
 from ..model import (
     Cell,
@@ -28,7 +27,6 @@ from ..model import (
     Note,
     Observation,
     Outcome,
-    Point,
     Schedule,
     StormTally,
     Token,
@@ -793,18 +791,3 @@ def _fates(seen: Observation) -> list[str]:
     """Of the processes that the target started, or left as orphans; what its children start comes and goes with them."""
     own = [p for p in seen.processes if p.site is not None or p.name or p.state == "orphaned"]
     return sorted(f"{p.name or p.command.split()[0] if p.command else '?'} {p.state} {p.returncode}" for p in own)
-
-
-def point_of(points: Sequence[Point], n: int) -> Point | None:
-    """The n-th point that calm met."""
-    return next((point for point in points if point.n == n), None)
-
-
-def known_storm(name: str) -> None:
-    """Refuse a storm that there is not.
-
-    Raises:
-        UsageError: with the nearest names.
-    """
-    if name not in names():
-        raise UsageError(f"There is no storm {name!r}.", todo=f"choose from: {', '.join(names())}")

@@ -127,10 +127,6 @@ class Clock:
         self._delay = _run_delay()
         self.virtual = True
 
-    def start_real(self) -> None:
-        """From here on time is real; what was jumped stays jumped, for time never goes back."""
-        self.virtual = False
-
     def turn(self) -> None:
         """A new turn of the loop begins: settle what the last one took."""
         real = real_monotonic()

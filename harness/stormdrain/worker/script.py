@@ -7,7 +7,6 @@ says of itself is turned into plain data that the host can read.
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import importlib.util
 import inspect
 import sys
@@ -216,11 +215,6 @@ def probe(
         return function
 
     return mark
-
-
-def source_hash(file: str) -> str:
-    """A short hash of a script's bytes."""
-    return hashlib.sha256(Path(file).read_bytes()).hexdigest()[:16]
 
 
 def load(file: str) -> list[Probe]:

@@ -28,7 +28,7 @@ from .sockets import leads_out
 from .watch import watch
 
 if TYPE_CHECKING:
-    from ..model import Exc
+    pass
 
 SPIN = 1000
 """Turns in a row without an event or a timer: more is a spin (correct shielded code takes under 20)."""
@@ -493,8 +493,3 @@ def _exception(name: str) -> type[BaseException]:
     if not (isinstance(kind, type) and issubclass(kind, BaseException)):
         raise UsageError(f"{name} is no built-in exception.", todo="use one such as RuntimeError or PermissionError")
     return kind
-
-
-def error_of(outcome: Outcome) -> Exc | None:
-    """The exception that came out of something, if one did."""
-    return outcome.error
