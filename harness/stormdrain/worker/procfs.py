@@ -61,8 +61,25 @@ def children(pid: int | str = "self") -> list[int]:
     return found
 
 
+_WALKS = 10
+"""So many walks are enough, however busily a tree changes."""
+
+
 def descendants(pid: int | str = "self") -> list[int]:
-    """All processes below `pid`, parents before children."""
+    """All processes below `pid`, parents before children.
+
+    A process that leaves while the tree is gone through hands its children to somebody who was
+    asked before; so where one has left, it is gone through again, until that shows nothing else.
+    """
+    found = _walk(pid)
+    for _ in range(_WALKS):
+        if all(alive(child) for child in found) or (again := _walk(pid)) == found:
+            break
+        found = again
+    return found
+
+
+def _walk(pid: int | str) -> list[int]:
     found = children(pid)
     for child in found:  # it grows while it is gone through
         found += children(child)
