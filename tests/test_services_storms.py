@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
+
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stormdrain.model import Point, ProbeSpec, parse_schedule
+from stormdrain.model import Point, ProbeSpec, Schedule, parse_schedule
 from stormdrain.storms import FAMILIES, Ground, NotHere
 
 SIGNALS = ("SIGTERM", "SIGINT", "SIGHUP", "EOF")
@@ -28,30 +31,26 @@ def grounds(draw: st.DrawFn) -> Ground:
     )
 
 
+def generated(ground: Ground) -> Iterator[tuple[str, list[Schedule]]]:
+    """Each family that has schedules for that ground, by name."""
+    for family in FAMILIES.values():
+        if "service" in family.kinds:
+            with contextlib.suppress(NotHere):
+                yield family.name, list(family.generate(ground))
+
+
 @given(grounds())
 def test_every_schedule_of_a_service_can_be_pasted_back_and_comes_once(ground: Ground) -> None:
-    for family in FAMILIES.values():
-        if "service" not in family.kinds:
-            continue
-        try:
-            schedules = family.generate(ground)
-        except NotHere:
-            continue
+    for name, schedules in generated(ground):
         texts = [str(schedule) for schedule in schedules]
         assert [parse_schedule(text) for text in texts] == schedules
-        assert {schedule.storm for schedule in schedules} <= {family.name}
+        assert {schedule.storm for schedule in schedules} <= {name}
         if ground.ready_after > 0.01:  # parts of less than that are the same in writing
             assert len(set(texts)) == len(texts)
 
 
 @given(grounds())
 def test_only_signals_that_the_probe_names_are_sent(ground: Ground) -> None:
-    for family in FAMILIES.values():
-        if "service" not in family.kinds:
-            continue
-        try:
-            schedules = family.generate(ground)
-        except NotHere:
-            continue
+    for _, schedules in generated(ground):
         sent = {f.arg.partition(".")[0] for one in schedules for f in one.faults if f.kind == "signal"}
         assert sent <= set(ground.spec.exits) - {"EOF"}

@@ -22,7 +22,7 @@ from .revisions import Cache
 
 FORMAT = 1
 _LARGEST = 1 << 20
-"""Bytes; larger files beside a script count by their size alone."""
+"""Bytes; larger files count by their size alone."""
 _SOUND = (Verdict.PASS, Verdict.FAIL, Verdict.NA)
 """What is worth keeping: an error may be gone the next time, and what is unresolved may be resolved."""
 
@@ -48,13 +48,26 @@ def folder_digest(folder: Path) -> str:
     Args:
         folder: the folder.
     """
+    named = ((path.relative_to(folder), path) for path in folder.rglob("*") if path.is_file())
+    return files_digest(
+        {
+            inner.as_posix(): path
+            for inner, path in named
+            if not any(part.startswith(".") or part == "__pycache__" for part in inner.parts)
+        }
+    )
+
+
+def files_digest(files: Mapping[str, Path]) -> str:
+    """A hash over files, by the names that they are given and by content.
+
+    Args:
+        files: name -> path.
+    """
     digest = hashlib.sha256()
-    for path in sorted(folder.rglob("*")):
-        parts = path.relative_to(folder).parts
-        if any(part.startswith(".") or part == "__pycache__" for part in parts) or not path.is_file():
-            continue
+    for name, path in sorted(files.items()):
         size = path.stat().st_size
-        digest.update(f"{'/'.join(parts)}\0{size}\0".encode(errors="surrogateescape"))
+        digest.update(f"{name}\0{size}\0".encode(errors="surrogateescape"))
         if size <= _LARGEST:
             digest.update(path.read_bytes())
     return digest.hexdigest()

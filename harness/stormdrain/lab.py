@@ -210,7 +210,7 @@ class Lab:
         """All cells, `jobs` workers at a time."""
         posts = list(self.posts())
         for post in posts:
-            self._sides.setdefault(_place(post), []).append(post.environment.digest)
+            self._sides.setdefault(_work_of(post), []).append(post.environment.digest)
         # More than there are jobs: calm and confirmation in real time mostly wait.
         with concurrent.futures.ThreadPoolExecutor(max(1, self.request.jobs) + 2) as executor:
             futures = [executor.submit(self._work, post) for post in posts]
@@ -342,7 +342,7 @@ class Lab:
 
     def _unless_known(self, worker: Worker, cell: Cell, spec: ProbeSpec, asked: Mapping[str, Any], post: Post) -> None:
         """Run a campaign, or take what an earlier run of the same content found."""
-        key = key_of(asked, post.script.path, self._sides[_place(post)])
+        key = key_of(asked, post.script.path, self._sides[_work_of(post)])
         kept = self._known.get(key)
         if kept is not None and not self._also(cell, kept.trials):
             for trial in kept.trials:
@@ -460,13 +460,8 @@ def _roots(post: Post) -> list[str]:
 
 
 def _work_of(post: Post) -> tuple[str, str]:
-    """By which base's worker and head's for the same script find each other."""
+    """What base's worker and head's for the same script have in common, and find each other by."""
     return str(post.script.path), post.environment.interpreter.full
-
-
-def _place(post: Post) -> tuple[str, str]:
-    """What base and head of one cell have in common."""
-    return str(post.script.path), post.environment.interpreter.path
 
 
 def newest() -> Interpreter:

@@ -14,14 +14,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from ..known import harness
+from ..known import files_digest, harness
 from ..revisions import Cache, Environment
 from .campaign import Ran
 
 FORMAT = 1
 _SETTINGS = ("conftest.py", "pytest.ini", "pyproject.toml", "tox.ini", "setup.cfg")
-_LARGEST = 1 << 20
-"""Bytes; larger files beside the tests count by their size alone."""
 
 
 @dataclass(frozen=True)
@@ -84,10 +82,4 @@ def suite_digest(tests: Sequence[str], cwd: Path) -> str:
             files.update(above / setting for setting in _SETTINGS if (above / setting).is_file())
             if above == cwd.resolve():
                 break
-    digest = hashlib.sha256()
-    for path in sorted(files):
-        size = path.stat().st_size
-        digest.update(f"{path.relative_to(path.anchor)} {size}\0".encode())
-        if size <= _LARGEST:
-            digest.update(path.read_bytes())
-    return digest.hexdigest()
+    return files_digest({path.as_posix(): path for path in files})
