@@ -55,6 +55,8 @@ def print_mutants(page: Page, run: Run) -> None:
 
 def _suite(page: Page, baseline: Baseline) -> None:
     text = f"{len(baseline.tests)} tests, {len(baseline.left_out)} left out"
+    if baseline.revision:
+        text = f"{plain(baseline.revision, 80)}: {text}"
     if baseline.forced:
         text += f"; forced failure: {plain(baseline.forced, 160)}"
     page.row(f"suite {plain(baseline.python, 7)}", text, indent=0)

@@ -72,11 +72,14 @@ class Page:
 
     def row(self, name: str, text: str, style: str = "", *, indent: int = 2, label: int = _LABEL) -> None:
         """A label (`label` columns wide) and a paragraph beside it."""
-        lead = " " * indent + plain(name, 40).ljust(label)
-        paragraph = Text(plain(text, _LONGEST), style).wrap(self._console, WIDTH - len(lead))
+        self.beside((" " * indent + plain(name, 40).ljust(label), "dim"), text=text, style=style)
+
+    def beside(self, *lead: tuple[str, str], text: str, style: str = "") -> None:
+        """Words in columns, and a paragraph beside them."""
+        width = sum(len(part) for part, _ in lead)
+        paragraph = Text(plain(text, _LONGEST), style).wrap(self._console, WIDTH - width)
         for number, line in enumerate(paragraph or [Text("")]):
-            head = Text(lead if number == 0 else " " * len(lead), "dim")
-            self._line(head + line)
+            self._line((Text.assemble(*lead) if number == 0 else Text(" " * width)) + line)
 
     def verbatim(self, text: str, style: str = "", *, indent: int = 0) -> None:
         """A line that is not wrapped, whatever its length: it is there to be pasted."""
@@ -271,7 +274,7 @@ def _rules(page: Page, run: Run) -> None:
         word, style = ("held", "green") if rule.held else ("BROKEN", "bold red")
         if rule.held and rule.warning:
             word, style = "warning", "yellow"
-        page.say((word.ljust(8), style), (plain(rule.rule, 30).ljust(14), "bold"), plain(rule.figure))
+        page.beside((word.ljust(8), style), (plain(rule.rule, 30).ljust(14), "bold"), text=rule.figure)
         if rule.look and (not rule.held or rule.warning):
             page.say((plain(rule.look, 400), "dim"), indent=22)
     if run.rules:
